@@ -282,6 +282,15 @@ void keep_the_newest() {
   require(!std::filesystem::exists("run/old") && cairn::load("run/new") == state, "only the old one is gone");
 }
 
+void keep_the_best() {
+  const cairn::Tree state = {{"step", 3}};
+  // [copy]
+  cairn::save("run/best", state);
+  cairn::copy_checkpoint("run/best", "archive/best");  // Durable, and compared, when it returns.
+  // [/copy]
+  require(cairn::load("archive/best") == state, "the copy holds the same values");
+}
+
 void clean() {
   cairn::Tree state = {{"step", 0}};
   int step = 0;
@@ -331,6 +340,7 @@ int main() try {
   store_in_another_form();
   require(newest_or_none("run/none").is_null(), "absence is not mistaken for damage");
   keep_the_newest();
+  keep_the_best();
   clean();
   return 0;
 } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 /// nlohmann's and protobuf's types), handlers/describe.hpp (structs as trees), array/dlpack.hpp.
 
 #include "cairn/api/context.hpp"
+#include "cairn/api/copy.hpp"
 #include "cairn/api/find.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/load_into.hpp"

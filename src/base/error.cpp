@@ -15,7 +15,7 @@ namespace cairn {
 namespace {
 
 /// By the numbers of the codes. A message has blanks in place of the underscores.
-constexpr std::array<std::string_view, 29> kCodeNames = {"",
+constexpr std::array<std::string_view, 30> kCodeNames = {"",
                                                          "invalid_argument",
                                                          "not_found",
                                                          "already_exists",
@@ -43,8 +43,9 @@ constexpr std::array<std::string_view, 29> kCodeNames = {"",
                                                          "io_failure",
                                                          "superseded",
                                                          "still_running",
-                                                         "peer_lost"};
-static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::peer_lost) + 1);
+                                                         "peer_lost",
+                                                         "feature_missing"};
+static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::feature_missing) + 1);
 
 class CairnCategory final : public std::error_category {
  public:

@@ -53,7 +53,8 @@ struct Arguments {
   std::size_t jobs = 0;             ///< verify: checkpoints at once; 0: likewise.
   bool removes = false;             ///< recover and prune --remove.
   bool other_hosts = false;         ///< recover --other-hosts.
-  std::filesystem::path other;      ///< diff: the second; export, reshard: the target.
+  std::filesystem::path other;      ///< diff: the second; export, reshard, copy: the target.
+  bool overwrites = false;          ///< copy --overwrite.
   std::optional<double> tolerance;  ///< diff --tolerance.
   bool metadata_only = false;       ///< diff --metadata.
   PruneArguments prune;
@@ -77,5 +78,6 @@ int unrewind(const Arguments& arguments, Output& out);
 int diff(const Arguments& arguments, Output& out);
 int export_arrays(const Arguments& arguments, Output& out);
 int reshard(const Arguments& arguments, Output& out);
+int copy(const Arguments& arguments, Output& out);
 
 }  // namespace cairn::cli

@@ -184,6 +184,15 @@ CLI::App* add_reshard(CLI::App& app, Arguments& arguments) {
   return command;
 }
 
+CLI::App* add_copy(CLI::App& app, Arguments& arguments) {
+  CLI::App* command = add_command(
+      app, "copy", "Copy a checkpoint as it is, compared with its checksums on the way", arguments);
+  command->add_option("FROM", arguments.path, "A checkpoint")->required();
+  command->add_option("TO", arguments.other, "The checkpoint to make, or one that is the same")->required();
+  command->add_flag("--overwrite", arguments.overwrites, "Replace another checkpoint at TO");
+  return command;
+}
+
 CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
   CLI::App* prune = add_command(
       app, "prune",
@@ -260,8 +269,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_DFL);
   Arguments arguments;
   CLI::App app(
-      "Lists, describes, shows, verifies, compares, exports, reshards, recovers and prunes checkpoints, and "
-      "brings\nback those that a training has given up.",
+      "Lists, describes, shows, verifies, compares, exports, reshards, copies, recovers and prunes "
+      "checkpoints, and\nbrings back those that a training has given up.",
       "cairn");
   app.set_version_flag("--version", fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR,
                                                 CAIRN_VERSION_PATCH));
@@ -271,13 +280,14 @@ int main(int argc, char** argv) {
       "wrong\n"
       "usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage.");
 
-  const std::array<Command, 10> commands{{{add_ls(app, arguments), &cairn::cli::ls},
+  const std::array<Command, 11> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                           {add_inspect(app, arguments), &cairn::cli::inspect},
                                           {add_show(app, arguments), &cairn::cli::show},
                                           {add_verify(app, arguments), &cairn::cli::verify},
                                           {add_diff(app, arguments), &cairn::cli::diff, kDiffFailed},
                                           {add_export(app, arguments), &cairn::cli::export_arrays},
                                           {add_reshard(app, arguments), &cairn::cli::reshard},
+                                          {add_copy(app, arguments), &cairn::cli::copy},
                                           {add_recover(app, arguments), &cairn::cli::recover},
                                           {add_prune(app, arguments), &cairn::cli::prune},
                                           {add_unrewind(app, arguments), &cairn::cli::unrewind}}};

@@ -167,8 +167,8 @@ void remove_steps(PruneAnswer& answer, StepDirectory& directory, const Context& 
     try {
       if (!directory.remove_unless_pinned(each.step, RemoveOptions(), context, newest->step)) {
         throw Error(Errc::invalid_argument,
-                    fmt::format("step {} was pinned meanwhile, or is being removed, or step {} is gone",
-                                each.step, newest->step));
+                    fmt::format("step {} was pinned meanwhile, or is in use, or step {} is gone", each.step,
+                                newest->step));
       }
       removed.push_back(std::move(each));
     } catch (const Error& error) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,9 +28,11 @@
 #include "cli/recut_policy.hpp"
 #include "cli/stored_regions.hpp"
 #include "cli/text.hpp"
-#include "io/internal/check.hpp"
-#include "io/internal/file.hpp"
-#include "store/internal/committed_directory.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "staging/internal/own_plane.hpp"
+#include "store/internal/assembly.hpp"
+#include "store/internal/source.hpp"
 #include "store/internal/staged_directory.hpp"
 #include "store/internal/timestamp.hpp"
 
@@ -38,7 +41,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using store::CheckpointableEntry;
-using store::CommittedDirectory;
 
 constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;
 
@@ -53,39 +55,6 @@ struct WrittenFile {
 struct RecutItem {
   std::string name;
   std::vector<WrittenFile> files;
-};
-
-/// A new file of a staged checkpoint, written from its beginning to its end.
-class NewFile {
- public:
-  NewFile(const io::Directory& top, std::string relative, std::uint64_t size_bytes)
-      : relative_(std::move(relative)), path_(top.path() / relative_), file_(top.create_file(relative_)) {
-    const int reserved = file_.syscalls().allocate(file_.fd(), size_bytes);
-    if (reserved < 0 && !io::is_unsupported(reserved)) {
-      throw_errno(-reserved, "fallocate", path_);
-    }
-  }
-
-  void append(std::span<const std::byte> bytes) {
-    hasher_.update(bytes);
-    io::write_all(file_, bytes, size_bytes_, path_);
-    size_bytes_ += bytes.size();
-  }
-
-  /// Returns when it is durable.
-  [[nodiscard]] io::FileDigest finish() {
-    io::require(file_.syscalls().truncate(file_.fd(), size_bytes_), "truncate", path_);
-    io::require(file_.syscalls().sync(file_.fd()), "fsync", path_);
-    io::require(file_.close(), "close", path_);
-    return hasher_.finish(relative_);
-  }
-
- private:
-  const std::string relative_;
-  const fs::path path_;
-  io::FileHandle file_;
-  io::ChunkHasher hasher_;
-  std::uint64_t size_bytes_ = 0;
 };
 
 /// Bytes of a planned file that are read at once.
@@ -156,11 +125,10 @@ class BatchReading {
   std::optional<RangesLoad> load_;  // Refers to the memory.
 };
 
-formats::Index open_index(const CommittedDirectory& source, const std::string& file,
-                          std::uint64_t size_bytes) {
-  const auto bytes = std::make_shared<const std::string>(source.read_verified(file, size_bytes));
+formats::Index open_index(const store::Source& source, io::Engine& engine, const std::string& file) {
+  const auto bytes = std::make_shared<const std::string>(source.read_verified(engine, file));
   formats::Index index =
-      formats::Index::open(bytes, std::as_bytes(std::span(*bytes)), (source.path() / file).string());
+      formats::Index::open(bytes, std::as_bytes(std::span(*bytes)), (source.root() / file).string());
   index.validate();
   return index;
 }
@@ -180,22 +148,23 @@ ShardableTensor tensor_of(std::string_view key, const formats::IndexArray& array
 /// Makes a checkpoint of another, with the same values in other files.
 class Resharding {
  public:
-  Resharding(const CommittedDirectory& source, store::StagedDirectory& target,
-             std::shared_ptr<const ShardingPolicy> policy)
-      : source_(source), target_(target), policy_(std::move(policy)) {}
+  Resharding(std::shared_ptr<const store::Source> source, staging::OwnPlane& own,
+             store::NewCheckpoint& target, std::shared_ptr<const ShardingPolicy> policy)
+      : source_(std::move(source)),
+        engine_(own.plane().engine),
+        assembly_(own, target),
+        policy_(std::move(policy)) {}
 
   /// Cuts the arrays of a checkpointable; false, and nothing is done, when it has none.
   bool recut(const CheckpointableEntry& item) {
     const std::string index_file = fmt::format("{}/{}", item.directory, array_store::kIndexFile);
-    const store::FileEntry* entry = source_.find(index_file);
-    if (entry == nullptr) {
+    if (!source_->file_bytes(index_file)) {
       return false;
     }
-    const formats::Index index = open_index(source_, index_file, entry->size_bytes);
+    const formats::Index index = open_index(*source_, engine_, index_file);
     if (index.array_count() == 0) {
       return false;
     }
-    make_directory(item.directory);
     RecutItem done{item.name, {}};
     const array_store::PlannedWrite planned = plan(item, index, done);
     for (std::size_t i = 0; i < planned.files.size(); ++i) {
@@ -203,10 +172,7 @@ class Resharding {
       done.files[i].name = planned.files[i].name;
       done.files[i].bytes = planned.files[i].size_bytes;
     }
-    const formats::IndexBytes made = planned.index.make();
-    NewFile file(*target_.directory(), index_file, made.bytes.size());
-    file.append(made.bytes);
-    digests_.push_back(file.finish());
+    assembly_.write(index_file, planned.index.make().bytes);
     left_out_.insert(index_file);
     recut_.push_back(std::move(done));
     return true;
@@ -214,23 +180,21 @@ class Resharding {
 
   /// Copies all files that do not hold arrays which were cut.
   void copy_others() {
-    for (const store::FileEntry& file : source_.manifest().files) {
-      if (left_out_.count(file.path) == 0) {
-        copy(file);
+    for (const store::FileEntry& file : source_->manifest()->files) {
+      if (!left_out_.contains(file.path)) {
+        assembly_.copy(source_, file);
       }
     }
   }
 
   void publish() {
-    store::Manifest manifest = source_.manifest();
+    store::Manifest manifest = *source_->manifest();
     manifest.generation = 1;
     manifest.world_size = 1;
     manifest.files.clear();
     manifest.started = started_;
     store::set_committed(manifest, std::chrono::system_clock::now());
-    const auto by_path = [](const io::FileDigest& a, const io::FileDigest& b) { return a.path < b.path; };
-    std::sort(digests_.begin(), digests_.end(), by_path);
-    target_.publish(std::move(manifest), digests_);
+    assembly_.publish(std::move(manifest));
   }
 
   [[nodiscard]] const std::vector<RecutItem>& items() const { return recut_; }
@@ -275,7 +239,7 @@ class Resharding {
         Region region{std::string(path), tensor.dtype, tensor.full, part.box ? *part.box : tensor.region()};
         const Box box = region.box;
         writer.add_source(path, tensor.full, box, tensor.dtype,
-                          std::make_shared<RegionSource>(source_.path(), item.name, std::move(region)));
+                          std::make_shared<RegionSource>(source_->root(), item.name, std::move(region)));
       }
     }
     array_store::PlannedWrite planned = std::move(writer).lay_out();
@@ -294,61 +258,34 @@ class Resharding {
 
   /// One batch is read while the one before is written.
   void write(const CheckpointableEntry& item, const array_store::PlannedFile& planned) {
-    NewFile file(*target_.directory(), fmt::format("{}/{}", item.directory, planned.name),
-                 planned.size_bytes);
+    store::AssembledFile file =
+        assembly_.create(fmt::format("{}/{}", item.directory, planned.name), planned.size_bytes);
     std::optional<BatchReading> current;
     for (const Batch& batch : divide(planned.pieces)) {
-      BatchReading next(source_.path(), item.name, batch);
+      BatchReading next(source_->root(), item.name, batch);
       if (current) {
         file.append(current->wait());
       }
       current.emplace(std::move(next));
     }
     file.append(current->wait());
-    digests_.push_back(file.finish());
+    file.finish();
   }
 
-  void copy(const store::FileEntry& entry) {
-    make_directory(fs::path(entry.path).parent_path().native());
-    const io::FileHandle from = source_.open_file(entry.path);
-    const io::FileDigest digest = source_.digest(entry.path);
-    const fs::path path = source_.path() / entry.path;
-    NewFile to(*target_.directory(), entry.path, entry.size_bytes);
-    std::vector<std::byte> memory(std::min(kBatchBytes, entry.size_bytes));
-    for (std::uint64_t offset = 0; offset < entry.size_bytes; offset += memory.size()) {
-      const std::span<std::byte> bytes =
-          std::span(memory).first(std::min<std::uint64_t>(memory.size(), entry.size_bytes - offset));
-      io::read_all(from, bytes, offset, path);
-      io::verify_chunks(path.native(), offset, bytes, digest);
-      to.append(bytes);
-    }
-    digests_.push_back(to.finish());
-  }
-
-  /// With those above it.
-  void make_directory(const std::string& relative) {
-    if (relative.empty() || !directories_.insert(relative).second) {
-      return;
-    }
-    make_directory(fs::path(relative).parent_path().native());
-    target_.make_directory(relative);
-  }
-
-  const CommittedDirectory& source_;
-  store::StagedDirectory& target_;
+  const std::shared_ptr<const store::Source> source_;
+  io::Engine& engine_;
+  store::Assembly assembly_;
   const std::shared_ptr<const ShardingPolicy> policy_;
   const std::string started_ = store::utc(std::chrono::system_clock::now());
-  std::set<std::string, std::less<>> directories_;
   std::set<std::string, std::less<>> left_out_;  // Files of the source whose arrays are in new ones.
-  std::vector<io::FileDigest> digests_;
   std::vector<RecutItem> recut_;
 };
 
-void require_same(const CommittedDirectory& source) {
-  const CommittedDirectory now = CommittedDirectory::open(io::posix_syscalls(), source.path());
-  if (now.manifest().uuid != source.manifest().uuid ||
-      now.manifest().generation != source.manifest().generation) {
-    throw Error(Errc::cancelled, fmt::format("{} was replaced meanwhile", source.path().string()));
+void require_same(const store::Source& source) {
+  const auto now = store::open_committed_source(io::posix_syscalls(), source.path());
+  if (now->manifest()->uuid != source.manifest()->uuid ||
+      now->manifest()->generation != source.manifest()->generation) {
+    throw Error(Errc::cancelled, fmt::format("{} was replaced meanwhile", source.root().string()));
   }
 }
 
@@ -381,28 +318,28 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ShardingPol
   json.end().end();
 }
 
-[[noreturn]] void throw_not_there(const CommittedDirectory& source, const std::string& name) {
+[[noreturn]] void throw_not_there(const store::Source& source, const std::string& name) {
   std::vector<std::string_view> names;
-  for (const CheckpointableEntry& item : source.manifest().checkpointables) {
+  for (const store::SourceItem& item : source.items()) {
     names.push_back(item.name);
   }
   throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
-                                           source.path().string(), name, fmt::join(names, ", ")));
+                                           source.root().string(), name, fmt::join(names, ", ")));
 }
 
 }  // namespace
 
 int reshard(const Arguments& arguments, Output& out) {
   const std::shared_ptr<const ShardingPolicy> policy = policy_of(arguments.recutting);
-  const CommittedDirectory source = CommittedDirectory::open(io::posix_syscalls(), arguments.path);
-  const auto& items = source.manifest().checkpointables;
+  const auto source = store::open_committed_source(io::posix_syscalls(), arguments.path);
+  const auto& items = source->manifest()->checkpointables;
   const auto is_named = [&](const CheckpointableEntry& item) { return item.name == arguments.name; };
   if (!arguments.name.empty() && std::none_of(items.begin(), items.end(), is_named)) {
-    throw_not_there(source, arguments.name);
+    throw_not_there(*source, arguments.name);
   }
-  const io::EngineChoice engine = io::make_engine(io::EngineKind::threads, {});
-  store::StagedDirectory target = store::StagedDirectory::create(*engine.engine, arguments.other);
-  Resharding resharding(source, target, policy);
+  staging::OwnPlane own(io::posix_syscalls(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1));
+  store::StagedDirectory target = store::StagedDirectory::create(own.plane().engine, arguments.other);
+  Resharding resharding(source, own, target, policy);
   for (const CheckpointableEntry& item : items) {
     if (arguments.name.empty() || is_named(item)) {
       resharding.recut(item);
@@ -414,7 +351,7 @@ int reshard(const Arguments& arguments, Output& out) {
                                             : fmt::format("'{}' has no arrays", arguments.name));
   }
   resharding.copy_others();
-  require_same(source);
+  require_same(*source);
   resharding.publish();
   if (arguments.is_json) {
     write_answer(json_to(out), arguments, *policy, resharding.items());

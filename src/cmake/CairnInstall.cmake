@@ -27,13 +27,14 @@ function(cairn_collect_dependencies packages pkgconfig target)
   set(found_packages)
   set(found_pkgconfig)
   foreach(rule "Boost::=Boost 1.81" "fmt::=fmt" "nlohmann_json::=nlohmann_json" "Threads::=Threads"
-               "protobuf::=Protobuf" "CUDA::=CUDAToolkit" "MPI::=MPI COMPONENTS CXX")
+               "protobuf::=Protobuf" "HighwayHash::=HighwayHash" "CUDA::=CUDAToolkit" "MPI::=MPI COMPONENTS CXX")
     cairn_split_rule(prefix package "${rule}")
     if(libraries MATCHES "${prefix}")
       string(APPEND found_packages "cairn_needs(${package})\n")
     endif()
   endforeach()
-  foreach(rule "xxhash=libxxhash" "liburing=liburing>=2.2")
+  foreach(rule "xxhash=libxxhash" "liburing=liburing>=2.2" "libdeflate=libdeflate" "zlib=zlib>=1.2.9"
+               "brotli=libbrotlienc;libbrotlidec" "snappy=snappy" "zstd=libzstd")
     cairn_split_rule(name specification "${rule}")
     if(libraries MATCHES "PkgConfig::${name}")
       string(APPEND found_pkgconfig "cairn_needs_pkgconfig(${name} \"${specification}\")\n")
@@ -50,6 +51,12 @@ foreach(library IN ITEMS cairn ${CAIRN_COMPONENTS})
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  get_target_property(generated cairn_${library} CAIRN_GENERATED_HEADERS)
+  foreach(folder IN LISTS generated)
+    if(folder)
+      install(DIRECTORY "${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+    endif()
+  endforeach()
   install(EXPORT cairn-${library}-targets NAMESPACE cairn:: DESTINATION "${package_folder}")
   cairn_collect_dependencies(CAIRN_PACKAGE_DEPENDENCIES CAIRN_PKGCONFIG_DEPENDENCIES cairn_${library})
   configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn-needs.cmake.in" "${PROJECT_BINARY_DIR}/cairn-${library}-needs.cmake" @ONLY)
@@ -61,6 +68,7 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/cairnConfig.cmake.in"
 # Before 1.0 a new minor version may change the interface.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/cairnConfig.cmake" "${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindHighwayHash.cmake"
   DESTINATION "${package_folder}")
 
 # For programs that are not built with CMake. Its paths are relative to itself, so that an installation can be moved.
@@ -69,6 +77,11 @@ string(REGEX REPLACE "/$" "" CAIRN_PKGCONFIG_PREFIX "${CAIRN_PKGCONFIG_PREFIX}")
 set(CAIRN_PKGCONFIG_PRIVATE "libxxhash")
 if(CAIRN_HAS_URING)
   string(APPEND CAIRN_PKGCONFIG_PRIVATE " liburing >= 2.2")
+endif()
+if(CAIRN_CRC32 STREQUAL "libdeflate")
+  string(APPEND CAIRN_PKGCONFIG_PRIVATE " libdeflate")
+elseif(CAIRN_CRC32 STREQUAL "zlib")
+  string(APPEND CAIRN_PKGCONFIG_PRIVATE " zlib >= 1.2.9")
 endif()
 set(CAIRN_PKGCONFIG_REQUIRES "fmt nlohmann_json")
 if(NOT BUILD_SHARED_LIBS)
@@ -94,5 +107,9 @@ install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN __
 foreach(folder IN ITEMS bench/compare data/golden faults kill mutants ranks stress verdicts)
   install(FILES tests/${folder}/README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}/tests/${folder}")
 endforeach()
+# The schema of chunked messages, for programs that use it in one of their own.
+if(CAIRN_HAS_PROTOBUF)
+  install(FILES include/cairn/proto/chunked.proto DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/cairn/proto")
+endif()
 # The schema of index.fb, for readers in other languages.
 install(FILES src/formats/index.fbs DESTINATION "${CMAKE_INSTALL_DATADIR}/cairn")

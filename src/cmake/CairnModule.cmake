@@ -29,14 +29,15 @@ endif()
 #     HEADERS  <public headers relative to include/>
 #     PUBLIC   <targets that the public headers use>
 #     PRIVATE  <targets that only the sources use>
+#     [GENERATED <folder with public headers that are generated>]
 #     [COMPONENT <component>])
 #
-# A module with a COMPONENT becomes a library of its own, which users ask for by name; all others become libcairn.
+# Modules with a COMPONENT become a library of its own, which users ask for by name; all others become libcairn.
 # Headers in the module's folder internal/ are for other modules, too, but for nobody else: they are not installed.
 # Public headers form a file set: they are installed, found by dependants, and each is compiled alone when
 # CMAKE_VERIFY_INTERFACE_HEADER_SETS is on.
 function(cairn_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "COMPONENT" "SOURCES;HEADERS;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "COMPONENT;GENERATED" "SOURCES;HEADERS;PUBLIC;PRIVATE")
   set(target cairn_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(cairn::${name} ALIAS ${target})
@@ -52,9 +53,16 @@ function(cairn_module name)
   if(CAIRN_SOURCES_ALONE)  # As users compile them; in a unity build a source may lean on the one before it.
     set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   endif()
+  if(arg_GENERATED)
+    target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${arg_GENERATED}>")
+    set_target_properties(${target} PROPERTIES CAIRN_GENERATED_HEADERS "${arg_GENERATED}")
+  endif()
   if(arg_COMPONENT)
-    set_property(GLOBAL APPEND PROPERTY CAIRN_COMPONENTS ${arg_COMPONENT})
-    set_property(GLOBAL PROPERTY CAIRN_COMPONENT_${arg_COMPONENT} ${target})
+    get_property(components GLOBAL PROPERTY CAIRN_COMPONENTS)
+    if(NOT arg_COMPONENT IN_LIST components)
+      set_property(GLOBAL APPEND PROPERTY CAIRN_COMPONENTS ${arg_COMPONENT})
+    endif()
+    set_property(GLOBAL APPEND PROPERTY CAIRN_COMPONENT_${arg_COMPONENT} ${target})
   else()
     set_property(GLOBAL APPEND PROPERTY CAIRN_MODULES ${target})
   endif()

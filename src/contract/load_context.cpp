@@ -25,32 +25,9 @@ std::string relative_to(const std::string& directory, std::string_view file) {
   return directory.empty() ? std::string(file) : directory + "/" + std::string(file);
 }
 
-/// Errors: Errc::not_found.
-std::uint64_t size_of(const store::Source& source, const std::string& relative) {
-  const auto bytes = source.file_bytes(relative);
-  if (!bytes) {
-    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative));
-  }
-  return *bytes;
-}
-
 /// A file of the load's checkpoint; the load outlives it.
 staging::FileToRead file_of(const LoadBackend& load, const std::string& relative) {
-  const store::Source* source = &load.source();
-  staging::FileToRead file;
-  file.name = relative;
-  file.path = source->root() / relative;
-  file.size_bytes = size_of(*source, relative);
-  if (const auto rank = source->writer_of(relative)) {
-    file.origin = fmt::format(" (written by rank {})", *rank);
-  }
-  file.open = [source, relative](io::Engine& engine, bool use_direct) {
-    return source->open_file(engine, relative, use_direct);
-  };
-  if (load.verifies()) {
-    file.digest = [source, relative] { return source->digest(relative); };
-  }
-  return file;
+  return load.source().to_read(relative, load.verifies());
 }
 
 /// Returns what is noted of a file.
@@ -92,7 +69,7 @@ Background<> read_shared(std::shared_ptr<LoadBackend> load, coord::Channel chann
 }
 
 Background<std::string> read_whole(std::shared_ptr<LoadBackend> load, std::string relative) {
-  const std::uint64_t bytes = size_of(load->source(), relative);
+  const std::uint64_t bytes = load->source().to_read(relative, false).size_bytes;
   if (bytes > contract::kMaxTextBytes) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("'{}' has {} bytes: too many to be read as one text", relative, bytes));
@@ -201,7 +178,7 @@ Background<> LoadContext::read_files(PiecesByFile pieces, NotesByFile notes) con
 
 std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::string_view file) const {
   const std::string relative = relative_to(directory_, file);
-  static_cast<void>(size_of(load_->source(), relative));
+  static_cast<void>(load_->source().to_read(relative, false));
   return load_->source().map_file(relative);
 }
 

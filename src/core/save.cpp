@@ -237,5 +237,29 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   return AsyncResponse(std::move(job));
 }
 
+AsyncResponse start_copy(const std::filesystem::path& from, const std::filesystem::path& to,
+                         const SaveOptions& options, const Context& context, Waiting waiting) {
+  const std::shared_ptr<Services>& services = core::services_of(context);
+  services->require_own_process();
+  refuse_here(*services, "a copy");
+  const auto begin = services->clock.steady_now();
+  std::filesystem::path target = store::target_path(absolute_path(to));
+  store::require_outside_parts(target);
+  SaveJob::Plan plan(std::move(target), {}, options,
+                     Operation::Kind(CallerMemoryUse::unused, BlockingPhase::by_context));
+  plan.copied = absolute_path(from);
+  plan.is_waited_for = waiting == Waiting::for_the_end;
+  services->metrics.begin_save();
+  auto job = std::make_shared<SaveJob>(services, std::move(plan), begin);
+  job->start();
+  try {
+    coord::get_with_progress(services->coordinator, job->accepted());
+  } catch (...) {
+    job->is_observed = true;
+    throw;
+  }
+  return AsyncResponse(std::move(job));
+}
+
 }  // namespace core
 }  // namespace cairn

@@ -16,6 +16,7 @@
 
 #include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
+#include "store/internal/assembly.hpp"
 #include "store/internal/checkpointable_names.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/internal/other_files.hpp"
@@ -27,6 +28,11 @@ namespace {
 /// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
 constexpr std::chrono::milliseconds kLookAtLock{1};
 constexpr std::chrono::seconds kMaxWait{10};
+
+std::string title_of(const SaveJob::Plan& plan) {
+  return plan.copied.empty() ? fmt::format("save of {}", plan.path.string())
+                             : fmt::format("copy of {} to {}", plan.copied.string(), plan.path.string());
+}
 
 /// "'point' (handler example.point/1)": who failed, for messages.
 std::string who(const SaveItem& item) {
@@ -41,14 +47,14 @@ SaveItem::SaveItem(Checkpointable what, Registration whose)
       directory(store::directory_of(checkpointable.name())) {}
 
 SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::TimePoint begin)
-    : Operation(std::move(services), fmt::format("save of {}", plan.path.string()), begin, plan.options.trace,
-                plan.kind),
+    : Operation(std::move(services), title_of(plan), begin, plan.options.trace, plan.kind),
       path_(std::move(plan.path)),
       items_(std::move(plan.items)),
       options_(std::move(plan.options)),
       uses_(options_.handler_options.begin_uses()),
       joint_(std::move(plan.joint)),
       checks_(HandlerChecks::make(this->services().options, options_.snapshot, items_.size())),
+      copied_(std::move(plan.copied)),
       started_at_(store::utc(this->services().clock.now())),
       uuid_(joint_ ? joint_->uuid() : store::make_uuid(this->services().options.random)) {
   plane().yields = !plan.is_waited_for;
@@ -67,6 +73,9 @@ SaveJob::~SaveJob() {
   }
   if (target_) {
     drop_later(services_owner(), std::move(target_));
+  }
+  if (original_) {
+    drop_later(services_owner(), std::move(original_));
   }
 }
 
@@ -89,10 +98,13 @@ void SaveJob::start() {
 }
 
 Awaitable<async::Event> SaveJob::take_ticket() {
-  std::function<void()> look = [this] {
+  bool is_there = false;
+  std::function<void()> look = [&] {
     io::Syscalls& syscalls = services().disk.engine().syscalls();
     // Whether its name is free is for rank 0 to say.
-    if (is_primary()) {
+    if (is_copy()) {
+      is_there = !look_for_copy();
+    } else if (is_primary()) {
       target_ =
           services().checkpoint_store().look(syscalls, path_, options_.overwrite, options_.create_parents);
     } else {
@@ -103,6 +115,10 @@ Awaitable<async::Event> SaveJob::take_ticket() {
   meter().end_step(Step::resolve);
   if (is_stopped()) {  // Others must not yield to a save that was stopped before it had a ticket.
     throw Error(Errc::cancelled, title());
+  }
+  if (is_there) {
+    accepted_.set();
+    co_return async::Event();
   }
   const std::shared_ptr<SaveJob> self = std::static_pointer_cast<SaveJob>(shared_from_this());
   SaveQueue::Entered entered;
@@ -130,6 +146,10 @@ Awaitable<> SaveJob::work() {
   std::exception_ptr failure;
   try {
     const async::Event turn = co_await take_ticket();
+    if (!target_ && is_copy()) {  // The same checkpoint is there.
+      mark_prepared();
+      co_return;
+    }
     co_await turn.wait();
     // On the strand of the helpers: the directory is made while handlers copy.
     helpers().spawn(create_directory(std::static_pointer_cast<SaveJob>(shared_from_this())));
@@ -141,7 +161,8 @@ Awaitable<> SaveJob::work() {
     mark_prepared();
     co_await leave_caller();  // What follows must not run on the caller's thread.
     co_await created_.wait();
-    co_await finish_all(&backgrounds);
+    Awaitable<> finish = is_copy() ? copy_all() : finish_all(&backgrounds);
+    co_await std::move(finish);
     if (is_primary()) {
       if (joint_) {
         co_await collect_votes();
@@ -165,22 +186,27 @@ Awaitable<> SaveJob::work() {
   if (failure) {
     // A save that was cancelled cleans up as well: from here on no co_await throws because of it.
     co_await boost::asio::this_coro::throw_if_cancelled(false);
-    if (joint_) {
-      commit_.stop();  // Before others are told: what they hear must stay true.
-      const bool is_of_all = failure == joint_->failure();
-      joint_->fail(for_others(failure));
-      Awaitable<std::exception_ptr> attributed = attribute(failure, is_of_all);
-      failure = co_await std::move(attributed);
-    }
-    co_await stop_helpers();  // They write to the directory, and read the caller's memory.
-    give_memory_back();       // The clean-up below may take its time.
-    // Calls of handlers may still be under way in the directory: it is removed once the last has returned.
-    directory_gate_.close();
-    co_await directory_gate_.left().wait();
-    std::function<void()> clean = [this, &failure] { failure = clean_up(failure); };
-    co_await run_call(std::move(clean));
-    std::rethrow_exception(failure);
+    Awaitable<> end = end_after(std::move(failure));
+    co_await std::move(end);
   }
+}
+
+Awaitable<> SaveJob::end_after(std::exception_ptr failure) {
+  if (joint_) {
+    commit_.stop();  // Before others are told: what they hear must stay true.
+    const bool is_of_all = failure == joint_->failure();
+    joint_->fail(for_others(failure));
+    Awaitable<std::exception_ptr> attributed = attribute(failure, is_of_all);
+    failure = co_await std::move(attributed);
+  }
+  co_await stop_helpers();  // They write to the directory, and read the caller's memory.
+  give_memory_back();       // The clean-up below may take its time.
+  // Calls of handlers may still be under way in the directory: it is removed once the last has returned.
+  directory_gate_.close();
+  co_await directory_gate_.left().wait();
+  std::function<void()> clean = [this, &failure] { failure = clean_up(failure); };
+  co_await run_call(std::move(clean));
+  std::rethrow_exception(failure);
 }
 
 contract::Resources SaveJob::resources() noexcept {
@@ -257,6 +283,9 @@ void SaveJob::make_directory() {
   store::StagedOptions options;
   options.overwrite = options_.overwrite;
   options.uuid = uuid_;
+  if (is_copy()) {
+    options.original = original_->manifest().uuid;
+  }
   options.on_step = [this](store::PublishStep step) { end_publish_step(step); };
   options.may_publish = [this] { return commit_.begin_commit(); };
   options.may_retire = [this] { return commit_.state() == CommitState::State::committed; };
@@ -269,6 +298,11 @@ void SaveJob::make_directory() {
   staged_ = target_->create(engine(), std::move(options));
   for (const SaveItem& item : items_) {
     staged_->make_directory(item.directory);
+  }
+  if (original_) {
+    for (const std::string& directory : store::directories_of(original_->manifest())) {
+      staged_->make_directory(directory);
+    }
   }
   if (joint_) {
     staged_->make_directory(store::kTablesName);
@@ -313,6 +347,7 @@ void SaveJob::close_directory() noexcept {
     const MutexLock lock(abandon_mutex_);
     staged_.reset();
     target_.reset();
+    original_.reset();
   }
 }
 
@@ -437,7 +472,8 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
     }
   }
   std::vector<io::FileDigest> digests;
-  if (const io::Directory* directory = staged_->directory(); directory != nullptr && is_primary()) {
+  if (const io::Directory* directory = staged_->directory();
+      directory != nullptr && is_primary() && !is_copy()) {
     digests = store::digest_other_files(*directory, written, announced);
   }
   digests.reserve(digests.size() + written.size());
@@ -449,11 +485,7 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
   return digests;
 }
 
-void SaveJob::publish() {
-  const async::Gate::Visit inside = enter_directory();
-  store::Manifest manifest;
-  const std::vector<io::FileDigest> digests = digest_files();
-  meter().end_step(Step::read_back);
+void SaveJob::describe(store::Manifest& manifest) const {
   manifest.started = started_at_;
   const std::chrono::system_clock::time_point now = services().clock.now();
   store::set_committed(manifest, now);
@@ -466,6 +498,19 @@ void SaveJob::publish() {
     entry.handler_id = item.registration.handler->id();
     entry.directory = item.directory;
     manifest.checkpointables.push_back(std::move(entry));
+  }
+}
+
+void SaveJob::publish() {
+  const async::Gate::Visit inside = enter_directory();
+  store::Manifest manifest;
+  const std::vector<io::FileDigest> digests = digest_files();
+  meter().end_step(Step::read_back);
+  if (original_) {
+    original_->require_current();
+    manifest = original_->manifest();
+  } else {
+    describe(manifest);
   }
   judge_handlers();
   require_announced(digests);

@@ -26,6 +26,7 @@
 #include "core/operation.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "joint/internal/joint_save.hpp"
+#include "store/internal/held_checkpoint.hpp"
 #include "store/internal/new_checkpoint.hpp"
 #include "store/internal/publication_order.hpp"
 #include "store/internal/store.hpp"
@@ -57,6 +58,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
     bool is_waited_for =
         false;  ///< By the call itself, to the end: then nothing of it yields to the program.
     std::unique_ptr<joint::JointSave> joint;  ///< Null: this process saves alone.
+    std::filesystem::path copied;  ///< The checkpoint of which a copy is saved; empty: `items` are.
   };
 
   /// `begin` is when the caller called.
@@ -116,6 +118,8 @@ class SaveJob final : public Operation, public contract::SaveBackend {
 
   // Coroutines that are members are awaited by `work`, which keeps the save.
   Awaitable<> work();
+  /// Cleans up after a failure, tells other ranks, and throws what the save ends with.
+  Awaitable<> end_after(std::exception_ptr failure);
   /// Looks at the target once, and takes the ticket and the place in the queue that the save has from then on.
   /// Returns its turn.
   Awaitable<async::Event> take_ticket();
@@ -127,6 +131,14 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   [[noreturn]] void rethrow_of_item(const std::exception_ptr& failure, const SaveItem& item,
                                     Asked asked) const;
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
+
+  // The following are for copies of checkpoints.
+  [[nodiscard]] bool is_copy() const noexcept { return !copied_.empty(); }
+  /// Opens the checkpoint, and looks at the target. Returns false when the same checkpoint is there already.
+  bool look_for_copy();
+  [[nodiscard]] bool is_there() const;
+  Awaitable<> copy_all();
+  Awaitable<> copy_files();
 
   // The following are for saves of several ranks.
   [[nodiscard]] bool is_primary() const noexcept { return !joint_ || joint_->is_primary(); }
@@ -163,6 +175,8 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   void make_directory();
   /// The digests of all files, also of those that handlers wrote without their context.
   [[nodiscard]] std::vector<io::FileDigest> digest_files();
+  /// Says what of a manifest publishing does not fill in.
+  void describe(store::Manifest& manifest) const;
   void publish();
   /// Cleans up after a save that has failed, once nobody works in its directory any more. Returns its
   /// failure, with what went wrong here.
@@ -197,9 +211,12 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
-  const OptionSet::Uses uses_;               // Used by handlers, one at a time.
-  std::unique_ptr<joint::JointSave> joint_;  // Null: this process saves alone.
-  std::unique_ptr<HandlerChecks> checks_;    // Null: handlers are trusted.
+  const OptionSet::Uses uses_;                       // Used by handlers, one at a time.
+  std::unique_ptr<joint::JointSave> joint_;          // Null: this process saves alone.
+  std::unique_ptr<HandlerChecks> checks_;            // Null: handlers are trusted.
+  const std::filesystem::path copied_;               // Of a copy: the checkpoint that it is made of,
+  std::unique_ptr<store::HeldCheckpoint> original_;  // which is held while the copy is made.
+  std::size_t next_copied_ = 0;                      // Of its files.
   std::string started_at_;
   store::Uuid uuid_;
   std::unique_ptr<store::Destination> target_;  // From the look at it on.

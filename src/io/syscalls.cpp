@@ -139,6 +139,19 @@ int list_open(int fd, int directory, std::vector<DirectoryEntry>& entries) noexc
   }
 }
 
+constexpr off_t kUseByte = off_t{1} << 62;  // Behind the bytes of every file.
+
+int lock_bytes(int fd, short kind, off_t begin, off_t bytes) noexcept {
+  struct flock lock {};
+
+  lock.l_type = kind;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = begin;
+  lock.l_len = bytes;
+  const int result = result_of(::fcntl(fd, F_OFD_SETLK, &lock));
+  return result == -EACCES ? -EAGAIN : result;
+}
+
 class PosixSyscalls final : public Syscalls {
  public:
   int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
@@ -237,13 +250,9 @@ class PosixSyscalls final : public Syscalls {
     return result_of(::unlinkat(directory, name, is_directory ? AT_REMOVEDIR : 0));
   }
 
-  int try_lock(int fd) noexcept override {
-    struct flock lock {};
-
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    const int result = result_of(::fcntl(fd, F_OFD_SETLK, &lock));
-    return result == -EACCES ? -EAGAIN : result;
+  int try_lock(int fd) noexcept override { return lock_bytes(fd, F_WRLCK, 0, kUseByte); }
+  int try_lock_use(int fd, bool is_shared) noexcept override {
+    return lock_bytes(fd, is_shared ? F_RDLCK : F_WRLCK, kUseByte, 1);
   }
 
   int is_network_file_system(int fd) noexcept override {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staging/internal/checked_file.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "cairn/base/error.hpp"
@@ -26,7 +27,7 @@ CheckedFile::~CheckedFile() {
 }
 
 Awaitable<> CheckedFile::acquire_descriptors() {
-  place_ = co_await plane_.files.acquire(wants_direct() ? 2 : 1);
+  place_ = co_await plane_.files.acquire(descriptors());
 }
 
 void CheckedFile::open() {
@@ -51,6 +52,11 @@ void CheckedFile::close() {
 
 bool CheckedFile::wants_direct() const noexcept {
   return file_.size_bytes >= kMinDirectBytes && asked_bytes_ >= kMinDirectRead;
+}
+
+bool CheckedFile::has_hashes(std::uint64_t first, std::span<const std::uint64_t> hashes) const {
+  return !digest_ || std::equal(hashes.begin(), hashes.end(),
+                                digest_->chunks.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 std::uint64_t CheckedFile::unit_bytes() const noexcept {

@@ -52,6 +52,7 @@ StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
                              [](const SourcePiece& piece) { return piece.snapshot == Snapshot::copy; })),
       may_create_(file.may_create),
       create_(std::move(file.create)),
+      original_(std::move(file.original)),
       pieces_(std::move(file.pieces)),
       runs_(file_bytes_ / kBufferBytes + (file_bytes_ % kBufferBytes != 0 ? 1 : 0)),
       hashes_(io::chunk_count(file_bytes_)) {
@@ -78,7 +79,9 @@ void StagedFile::let_go() noexcept {
 }
 
 std::size_t StagedFile::descriptors() const {
-  return file_bytes_ >= io::NewFileOptions().min_direct_bytes ? 2 : 1;  // One more with O_DIRECT.
+  const std::size_t own =
+      file_bytes_ >= io::NewFileOptions().min_direct_bytes ? 2 : 1;  // One more with O_DIRECT.
+  return own + (original_ ? original_->descriptors() : 0);
 }
 
 std::size_t StagedFile::run_bytes(std::uint64_t run) const {
@@ -332,7 +335,8 @@ void StagedFile::fill_borrowed(std::uint64_t run, const RunMemory& memory) const
 Awaitable<> StagedFile::write_runs() {
   while (next_ < later_.size()) {
     const std::uint64_t run = later_[next_++];
-    co_await write_borrowed(run);
+    Awaitable<> write = original_ ? write_copied(run) : write_borrowed(run);
+    co_await std::move(write);
     plane_->staged_bytes += run_bytes(run);
     end_run(nullptr);
   }
@@ -361,6 +365,51 @@ Awaitable<> StagedFile::write_borrowed(std::uint64_t run) {
   co_await plane_->run(std::move(copy));
   Parts blocks = first_of<const std::byte>(buffer, padded(bytes));
   co_await write_run(run, std::move(blocks));
+}
+
+Awaitable<> StagedFile::write_copied(std::uint64_t run) {
+  const std::size_t bytes = run_bytes(run);
+  if (const std::span<const std::byte> memory = original_->memory(); !memory.empty()) {
+    const Parts data(1, memory.subspan(static_cast<std::size_t>(offset(run)), bytes));
+    co_await write_run(run, data);
+    std::function<void()> compare = [&] { hash_copied(run, data); };
+    co_await plane_->run(std::move(compare));
+    co_return;
+  }
+  const async::Permit turn = co_await plane_->gathers.acquire();
+  const RunMemory buffer = co_await plane_->acquire_run(memory_bytes());
+  const bool is_cached = original_->is_cached();
+  std::uint64_t at = offset(run);
+  const std::vector<std::span<std::byte>> places = first_of<std::byte>(buffer, bytes);
+  for (std::size_t i = 0; !is_cached && i < places.size(); ++i) {
+    co_await original_->read(at, places[i]);
+    at += places[i].size();
+  }
+  std::function<void()> compare = [&] {
+    for (std::size_t i = 0; is_cached && i < places.size(); ++i) {
+      original_->read_now(at, places[i]);
+      at += places[i].size();
+    }
+    hash_copied(run, first_of<const std::byte>(buffer, bytes));
+  };
+  co_await plane_->run(std::move(compare));
+  Parts blocks = first_of<const std::byte>(buffer, padded(bytes));
+  co_await write_run(run, std::move(blocks));
+}
+
+void StagedFile::hash_copied(std::uint64_t run, const Parts& data) {
+  hash(run, data);
+  const std::uint64_t first = offset(run) / io::kChunkBytes;
+  const auto hashes = std::span(hashes_).subspan(static_cast<std::size_t>(first),
+                                                 static_cast<std::size_t>(io::chunk_count(run_bytes(run))));
+  if (original_->has_hashes(first, hashes)) {
+    return;
+  }
+  std::vector<std::byte> whole;  // A chunk may begin in one part and end in another.
+  for (const std::span<const std::byte> part : data) {
+    whole.insert(whole.end(), part.begin(), part.end());
+  }
+  original_->verify(offset(run), whole);  // It says which chunk.
 }
 
 void StagedFile::end_run(std::exception_ptr failure) {
@@ -430,6 +479,10 @@ Awaitable<> StagedFile::complete() {
     plane_->meter.add_fallback(why + "; written through the page cache", name_);
   }
   file_.reset();
+  if (original_) {
+    std::function<void()> close = [this] { original_->close(); };
+    co_await plane_->run_call(std::move(close));
+  }
   place_.release();
 }
 

@@ -46,4 +46,20 @@ CheckpointLock::CheckpointLock(const io::Directory& parent, std::string_view ent
   is_held_ = parent.syscalls().try_lock(commit_.fd()) != -EAGAIN && !is_of_another(parent, name, commit_);
 }
 
+bool CheckpointLock::is_in_use() noexcept {
+  return commit_.is_open() && commit_.syscalls().try_lock_use(commit_.fd(), false) == -EAGAIN;
+}
+
+CheckpointHold::CheckpointHold(const io::Directory& checkpoint) {
+  try {
+    commit_ = checkpoint.open_file(kCommitName);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found && error.code() != std::errc::permission_denied) {
+      throw;
+    }
+    return;
+  }
+  is_held_ = checkpoint.syscalls().try_lock_use(commit_.fd(), true) != -EAGAIN;
+}
+
 }  // namespace cairn::store

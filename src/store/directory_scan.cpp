@@ -345,11 +345,11 @@ void DirectoryScan::classify_reserved(Classification& classification, const io::
   classification.has_commit = commit.has_value();
   for (const std::string_view mark : {kOwnerName, kUncommittedName}) {
     if (is_regular(directory, mark)) {
-      classify_holder(classification, directory, mark);
-      // A directory that was not made for the save in its COMMIT was a checkpoint before. The mark was left in it,
-      // and says nothing of what it is now. (What other ranks have moved to the trash has the uuid of its save: it
-      // never was one.)
-      const bool is_left = commit && *commit != reserved.uuid;
+      const std::optional<Uuid> writer = classify_holder(classification, directory, mark);
+      // A directory that its writer has not made under this name was a checkpoint before. The mark was left in it, and
+      // says nothing of what it is now. (What other ranks have moved to the trash has the uuid of its save: it never
+      // was one.)
+      const bool is_left = commit && writer.value_or(*commit) != reserved.uuid;
       if (is_left && classification.kind == EntryClass::abandoned) {
         break;
       }
@@ -409,8 +409,9 @@ void DirectoryScan::classify_set_aside(Classification& classification, const io:
   }
 }
 
-void DirectoryScan::classify_holder(Classification& classification, const io::Directory& directory,
-                                    std::string_view owner_name) const {
+std::optional<Uuid> DirectoryScan::classify_holder(Classification& classification,
+                                                   const io::Directory& directory,
+                                                   std::string_view owner_name) const {
   // The file that is locked is the one that is read, whatever takes its name meanwhile.
   io::FileHandle lock = directory.open_file(owner_name, O_RDWR);
   const int locked = directory.syscalls().try_lock(lock.fd());
@@ -419,7 +420,7 @@ void DirectoryScan::classify_holder(Classification& classification, const io::Di
   // A power cut may leave anything in a mark that was being written; then it is the only entry.
   if (!owner && directory.list().size() > 1) {
     classification.note = fmt::format("{} was not made by Cairn", owner_name);
-    return;
+    return std::nullopt;
   }
   const bool is_far = is_shared_ && (owner ? owner->host != this_process({}).host : !text.empty());
   const Holder holder = classify_lock(locked, is_far, owner && is_gone(*owner));
@@ -433,6 +434,7 @@ void DirectoryScan::classify_holder(Classification& classification, const io::Di
   if (holder == Holder::nobody) {
     classification.lock = std::move(lock);
   }
+  return owner ? std::optional(owner->uuid) : std::nullopt;
 }
 
 DirectoryScan::Holder DirectoryScan::classify_lock(int locked, bool is_far, bool is_gone) const {
@@ -468,7 +470,7 @@ void DirectoryScan::classify_final(Classification& classification, const io::Dir
       classification.marks = left_marks(directory);
     }
   } else if (is_regular(directory, kUncommittedName)) {
-    classify_holder(classification, directory, kUncommittedName);
+    static_cast<void>(classify_holder(classification, directory, kUncommittedName));
   } else if (is_regular(directory, kManifestName)) {
     classification.kind = EntryClass::damaged;
     classification.note = fmt::format("{} is missing", kCommitName);

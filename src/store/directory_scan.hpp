@@ -71,8 +71,9 @@ class DirectoryScan {
                          std::string_view name) const;
   void classify_set_aside(Classification& classification, const io::Directory& directory,
                           std::string_view base) const;
-  void classify_holder(Classification& classification, const io::Directory& directory,
-                       std::string_view owner_name) const;
+  /// Returns the uuid of the writer that a mark names, if it does.
+  std::optional<Uuid> classify_holder(Classification& classification, const io::Directory& directory,
+                                      std::string_view owner_name) const;
   [[nodiscard]] Holder classify_lock(int locked, bool is_far, bool is_gone) const;
   void classify_final(Classification& classification, const io::Directory& directory,
                       std::string_view name) const;

@@ -29,7 +29,7 @@ namespace {
 
 using State = StagedDirectory::State;
 
-constexpr std::size_t kMostOwnerBytes = 4096;
+constexpr std::size_t kMostMarkBytes = 4096;
 
 bool is_absent(const Error& error) {
   return error.code() == Errc::not_found || error.code() == std::errc::no_such_file_or_directory ||
@@ -43,7 +43,7 @@ std::optional<io::Directory> try_open(const io::Directory& parent, const std::st
                                       const Uuid& uuid) {
   try {
     io::Directory staged = parent.open_directory(name);
-    const std::string text = io::read_small_file(staged, kOwnerName, kMostOwnerBytes);
+    const std::string text = io::read_small_file(staged, kOwnerName, kMostMarkBytes);
     const std::optional<Owner> owner = parse_owner(text);
     if (!owner && text.empty()) {
       return std::nullopt;
@@ -215,6 +215,7 @@ StagedDirectory StagedDirectory::join(io::Engine& engine, SaveTarget target, Joi
   state->name = std::move(target.name);
   state->staged_name = name;
   state->uuid = options.uuid;
+  state->checkpoint = options.uuid;
   state->is_joined = true;
   state->rank = options.rank;
   return StagedDirectory(std::move(state));

@@ -21,7 +21,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -89,6 +92,24 @@ void require_visible(const io::Directory& staged, std::span<const FileEntry> oth
   }
 }
 
+/// Writes the tables of chunk hashes: that of rank 0, and those of the ranks that wrote what is copied.
+void write_tables(const State& state, const std::map<std::string, std::uint32_t, std::less<>>& ranks,
+                  std::span<const io::FileDigest> digests) {
+  std::map<std::uint32_t, std::vector<io::FileDigest>> of_others;
+  std::vector<io::FileDigest> own;
+  for (const io::FileDigest& digest : digests) {
+    const auto rank = ranks.find(digest.path);
+    (rank == ranks.end() ? own : of_others[rank->second]).push_back(digest);
+  }
+  io::write_small_file(state.staged, kChunksName, encode_chunks(own));
+  if (!of_others.empty()) {
+    static_cast<void>(state.staged.make_directory(kTablesName, state.options.directory_mode));
+  }
+  for (const auto& [rank, table] : of_others) {
+    io::write_small_file(state.staged, table_name(rank), encode_chunks(table));
+  }
+}
+
 /// Writes the files that describe the others, COMMIT last, and makes all names durable.
 /// A second call with another generation replaces what the first wrote.
 void seal(State& state, Manifest& manifest, std::uint32_t generation) {
@@ -100,7 +121,7 @@ void seal(State& state, Manifest& manifest, std::uint32_t generation) {
     }
   }
   io::write_small_file(state.staged, kManifestName, text);
-  const CommitRecord record{state.uuid, text.size(), hash_text(text)};
+  const CommitRecord record{state.checkpoint, text.size(), hash_text(text)};
   io::write_small_file(state.staged, kCommitName, encode_commit(record));
   tell(state, PublishStep::describe);
   sync_tree(state.staged);
@@ -150,7 +171,7 @@ Whose whose_directory(const State& state, const std::string& name) {
 /// Whose COMMIT a directory that has its final name holds (marker mode).
 Whose whose_commit(const State& state, const io::Directory& published) {
   try {
-    return read_commit_record(published).uuid == state.uuid ? Whose::ours : Whose::not_ours;
+    return read_commit_record(published).uuid == state.checkpoint ? Whose::ours : Whose::not_ours;
   } catch (const Error& error) {
     return error.code() == Errc::not_committed ? Whose::not_ours : Whose::unknown;
   }
@@ -506,14 +527,22 @@ void replace(State& state, Manifest& manifest, const Current& current) {
 
 void publish_staged(State& state, Manifest manifest, std::span<const io::FileDigest> digests,
                     std::span<const FileEntry> others) {
-  manifest.uuid = state.uuid;
+  manifest.uuid = state.checkpoint;
+  std::map<std::string, std::uint32_t, std::less<>> ranks;  // Of files that not rank 0 wrote.
+  for (const FileEntry& file : manifest.files) {
+    if (file.rank != 0) {
+      ranks.emplace(file.path, file.rank);
+    }
+  }
   manifest.files.assign(others.begin(), others.end());
   for (const io::FileDigest& digest : digests) {
     if (digest.chunks.size() != io::chunk_count(digest.size_bytes)) {
       throw Error(Errc::invalid_argument, fmt::format("'{}': {} chunk hashes for {} bytes", digest.path,
                                                       digest.chunks.size(), digest.size_bytes));
     }
-    manifest.files.push_back({digest.path, digest.size_bytes, digest.root()});
+    const auto rank = ranks.find(digest.path);
+    manifest.files.push_back(
+        {digest.path, digest.size_bytes, digest.root(), rank == ranks.end() ? 0 : rank->second});
   }
   if (!others.empty()) {
     require_visible(state.staged, others);
@@ -521,7 +550,7 @@ void publish_staged(State& state, Manifest manifest, std::span<const io::FileDig
     assert(std::is_sorted(digests.begin(), digests.end(), by_path));  // The table has their order, too.
     std::sort(manifest.files.begin(), manifest.files.end(), by_path);
   }
-  io::write_small_file(state.staged, kChunksName, encode_chunks(digests));
+  write_tables(state, ranks, digests);
   const std::optional<Current> current = find_current(state.parent, state.name);
   if (!current) {
     seal(state, manifest, 1);

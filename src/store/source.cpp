@@ -202,12 +202,6 @@ std::optional<std::uint64_t> ForeignSource::file_bytes(std::string_view relative
   return found == files_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::shared_ptr<const Source> source_of(CommittedDirectory checkpoint) {
-  std::vector<SourceItem> items = items_of(checkpoint.manifest());
-  std::filesystem::path found = checkpoint.path();
-  return std::make_shared<CommittedSource>(std::move(found), std::move(checkpoint), std::move(items));
-}
-
 [[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
   throw Error(Errc::not_committed,
               fmt::format("{} is a temporary directory, not a committed checkpoint", path.string()));
@@ -250,12 +244,50 @@ std::shared_ptr<const Source> open_item(io::Syscalls& syscalls, const std::files
 
 }  // namespace
 
+staging::FileToRead Source::to_read(const std::string& relative, bool is_verified) const {
+  const std::optional<std::uint64_t> bytes = file_bytes(relative);
+  if (!bytes) {
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", root().string(), relative));
+  }
+  staging::FileToRead file;
+  file.name = relative;
+  file.path = root() / relative;
+  file.size_bytes = *bytes;
+  if (const auto rank = writer_of(relative)) {
+    file.origin = fmt::format(" (written by rank {})", *rank);
+  }
+  file.open = [this, relative](io::Engine& engine, bool use_direct) {
+    return open_file(engine, relative, use_direct);
+  };
+  if (is_verified) {
+    file.digest = [this, relative] { return digest(relative); };
+  }
+  return file;
+}
+
+std::string Source::read_verified(io::Engine& engine, const std::string& relative) const {
+  const staging::FileToRead file = to_read(relative, true);
+  std::string text(static_cast<std::size_t>(file.size_bytes), '\0');
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(text));
+  file.open(engine, false)->read_now(0, bytes);
+  if (const std::optional<io::FileDigest> digest = file.digest()) {
+    io::verify_chunks(file.path.string(), 0, bytes, *digest);
+  }
+  return text;
+}
+
 std::vector<SourceItem> items_of(const Manifest& manifest) {
   std::vector<SourceItem> items;
   for (const CheckpointableEntry& entry : manifest.checkpointables) {
     items.push_back({entry.name, entry.handler_id, entry.directory});
   }
   return items;
+}
+
+std::shared_ptr<const Source> source_of(CommittedDirectory checkpoint) {
+  std::vector<SourceItem> items = items_of(checkpoint.manifest());
+  std::filesystem::path found = checkpoint.path();
+  return std::make_shared<CommittedSource>(std::move(found), std::move(checkpoint), std::move(items));
 }
 
 std::shared_ptr<const Source> open_committed_source(io::Syscalls& syscalls,

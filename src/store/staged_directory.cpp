@@ -15,6 +15,7 @@
 
 #include "io/internal/check.hpp"
 #include "io/internal/durable_file.hpp"
+#include "io/internal/links.hpp"
 #include "store/commit_record.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/parts_directory.hpp"
@@ -298,6 +299,7 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     state->name = parsed.name;
     state->staged_name = name;
     state->uuid = uuid;
+    state->checkpoint = state->options.original.value_or(uuid);
     state->owner = std::move(owner);
     state->reserve = std::move(reserve);
     state->use = std::move(parsed.use);
@@ -347,6 +349,24 @@ std::unique_ptr<io::NewFile> StagedDirectory::create_file(std::string_view relat
   }
   return std::make_unique<io::DurableFile>(
       io::DurableFile::create(state_->engine, state_->staged, relative, options));
+}
+
+bool StagedDirectory::link_file(std::string_view relative, const io::Directory& from) {
+  const std::size_t slash = relative.rfind('/');
+  if (slash == std::string_view::npos) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("'{}' lies in no checkpointable's directory", relative));
+  }
+  make_directories(state_->staged, relative);
+  const std::string name(relative.substr(slash + 1));
+  const io::Directory there = from.open_directory(relative.substr(0, slash));
+  const io::Directory here = state_->staged.open_directory(relative.substr(0, slash));
+  const int linked = here.syscalls().link_at(there.fd(), name.c_str(), here.fd(), name.c_str());
+  if (io::has_no_links(linked) || linked == -EXDEV) {
+    return false;
+  }
+  io::require(linked, fmt::format("link {} to", (there.path() / name).string()), here.path() / name);
+  return true;
 }
 
 void StagedDirectory::adopt(std::string_view relative) {

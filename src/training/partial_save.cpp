@@ -22,7 +22,7 @@
 #include "base/internal/utf8.hpp"
 #include "core/internal/paths.hpp"
 #include "core/internal/saves_part.hpp"
-#include "io/internal/engine.hpp"
+#include "staging/internal/own_plane.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/parts_directory.hpp"
 #include "store/internal/save_target.hpp"
@@ -310,23 +310,21 @@ struct PartialSave::State {
   }
 
   void publish(const PartsDirectory& parts) {
-    io::EngineOptions few;
-    few.threads = 1;
-    few.syscalls = &syscalls();
-    const io::EngineChoice files = io::make_engine(io::EngineKind::threads, few);
+    staging::OwnPlane own(syscalls(), 1);
     store::StagedOptions how;
     how.overwrite = options.overwrite;
     how.random = random();
-    store::StagedDirectory staged = store::StagedDirectory::create(*files.engine, target, std::move(how));
-    training::PartMerge merge(staged);
+    store::StagedDirectory staged =
+        store::StagedDirectory::create(own.plane().engine, target, std::move(how));
+    training::PartMerge merge(own, staged);
     store::Manifest manifest;
     for (std::size_t number = 0; number < uuids.size(); ++number) {
-      const CommittedDirectory part = open_part(parts, number);
+      CommittedDirectory part = open_part(parts, number);
       if (part.manifest().uuid != uuids[number]) {
         throw_gone(parts.worked_before());
       }
       manifest.started = number == 0 ? part.manifest().started : manifest.started;
-      merge.add(part);
+      merge.add(std::move(part));
     }
     store::set_committed(manifest, training::clock_of(context).now());
     training::JsonMembers annotations;

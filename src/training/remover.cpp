@@ -235,8 +235,8 @@ void Remover::remove(std::uint64_t step) {
   try {
     if (!try_remove(step)) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("step {} of {} is pinned, or being saved, loaded or removed", step,
-                              directory_.root().string()));
+                  fmt::format("step {} of {} is pinned, or in use: being saved, loaded, copied or removed",
+                              step, directory_.root().string()));
     }
   } catch (...) {
     directory_.refresh();

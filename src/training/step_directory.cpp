@@ -405,10 +405,11 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   if (!directory || entry.empty()) {
     return true;
   }
-  const store::CheckpointLock checkpoint_lock(*directory, entry);
+  store::CheckpointLock checkpoint_lock(*directory, entry);
   // While it is held nobody goes back to it.
   const bool is_old = !newer || directory->status(this->entry(*newer).filename().string());
-  if (!checkpoint_lock.is_held() || !is_old || training::is_pinned(*directory, step)) {
+  if (!checkpoint_lock.is_held() || !is_old || training::is_pinned(*directory, step) ||
+      checkpoint_lock.is_in_use()) {
     return false;
   }
   const std::filesystem::path where = path(step);

@@ -95,6 +95,20 @@ TEST_F(InMemory, ACheckpointIsVerified) {
               Fails(Errc::not_found));
 }
 
+TEST_F(InMemory, ACheckpointIsCopiedToWhereItLiesInMemoryAndBack) {
+  save_items({{"model", model_}});
+  const std::filesystem::path copy = directory_ / "copy";
+
+  copy_checkpoint(target(), copy, {}, *context_);
+
+  EXPECT_EQ(load_checkpointables(copy, {}, LoadOptions(), *context_).take<Tree>("model"), model_);
+  EXPECT_TRUE(verify(copy, {}, *context_).is_sound());
+  memory_->alter(target());
+  EXPECT_THAT([&] { copy_checkpoint(target(), directory_ / "other", {}, *context_); },
+              Fails(Errc::checksum_mismatch));
+  EXPECT_EQ(memory_->begun(), 0u);
+}
+
 TEST_F(InMemory, RanksSaveOneCheckpoint) {
   const std::string failures = failures_on_ranks(2, [&](std::shared_ptr<coord::Coordinator> coordinator) {
     ContextOptions options = in_memory(memory_);

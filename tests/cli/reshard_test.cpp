@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -112,6 +114,37 @@ TEST_F(ReshardTest, KeepsEveryValueHoweverItCuts) {
     EXPECT_EQ(load(target_), load(source_));
     fs::remove_all(target_);
   }
+}
+
+/// Writes a file far below the directory of its checkpointable.
+class DeepHandler final : public CheckpointableHandler<testing::Strange> {
+ public:
+  std::string_view id() const noexcept override { return "example.deep/1"; }
+
+  // outlives: read before the first suspension.
+  Awaitable<Background<>> save(SaveContext context, const testing::Strange& value) const override {
+    co_return context.write_file("far/below/value.txt", std::to_string(value.value));
+  }
+  Awaitable<Background<testing::Strange>> load(LoadContext, std::optional<testing::Strange>) const override {
+    co_return nothing();
+  }
+  Awaitable<testing::Strange> metadata(LoadContext) const override { co_return testing::Strange(); }
+
+ private:
+  static Background<testing::Strange> nothing() { co_return testing::Strange(); }
+};
+
+TEST_F(ReshardTest, CarriesOverFilesThatLieDeepInACheckpointable) {
+  SaveOptions options;
+  options.registry.add<DeepHandler>();
+  save_checkpointables(source_, {{"state", Tree{{"w", numbered({8, 2})}}}, {"deep", testing::Strange()}},
+                       options);
+
+  const testing::CliResult result = run({"--parts", "2"});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(testing::read_text(fs::path(target_) / "deep/far/below/value.txt"), "7");
+  EXPECT_EQ(run_cli({"verify", target_}).status, 0);
 }
 
 TEST_F(ReshardTest, KeepsTheNamesOfArrays) {

@@ -23,6 +23,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/api/context.hpp"
+#include "cairn/api/copy.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/array/array_view.hpp"
@@ -271,6 +272,28 @@ bool train_on(SimulatedProcess& process, const Promise& promise) {
   return false;
 }
 
+// Its name comes after that of the copy, for whoever takes the first target.
+constexpr const char* kOriginal = "what-is-copied";
+
+void copy_step(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  CopyOptions options;
+  options.overwrite = true;
+  copy_checkpoint(path_of(kOriginal), path_of(kSaved), options, make_context(process));
+  machine.promise(kSaved, {&content_of_step(1)});
+}
+
+/// Whatever the first copy has left, another one comes to its end.
+bool copy_again(SimulatedProcess& process, const Promise& /*promise*/) {
+  CopyOptions options;
+  options.overwrite = true;
+  copy_checkpoint(path_of(kOriginal), path_of(kSaved), options, make_context(process));
+  if (read_checkpoint(process, kSaved) != content_of_step(1)) {
+    throw std::runtime_error("the copy is not what was copied");
+  }
+  return false;
+}
+
 // A checkpoint of two parts. Its name comes before those of the parts, for whoever takes the first target.
 constexpr const char* kWhole = "+whole";
 constexpr const char* kParts[] = {".partial-+whole/part-00000", ".partial-+whole/part-00001"};
@@ -484,6 +507,21 @@ std::vector<Scene> api_scenes() {
   const auto nothing = [](SimulatedMachine&) {};
   const auto none_or_second = [] { return Promise{{kSaved, {nullptr, &content_of_step(2)}}}; };
   const auto first_or_second = [] { return Promise{{kSaved, {&content_of_step(1), &content_of_step(2)}}}; };
+  const auto save_original = [](SimulatedMachine& machine) {
+    SimulatedProcess process(machine);
+    save_step(process, 1, kOriginal);
+  };
+  const auto save_both = [](SimulatedMachine& machine) {
+    SimulatedProcess process(machine);
+    save_step(process, 1, kOriginal);
+    save_step(process, 2);
+  };
+  const auto none_or_copy = [] {
+    return Promise{{kOriginal, {&content_of_step(1)}}, {kSaved, {nullptr, &content_of_step(1)}}};
+  };
+  const auto other_or_copy = [] {
+    return Promise{{kOriginal, {&content_of_step(1)}}, {kSaved, {&content_of_step(2), &content_of_step(1)}}};
+  };
   const auto begin_training = [](SimulatedMachine& machine) {
     SimulatedProcess process(machine);
     save_step(process, 1, "1");
@@ -528,6 +566,9 @@ std::vector<Scene> api_scenes() {
       {"a checkpoint in two parts", true, true, nothing, promise_of_parts, save_in_parts, save_other_parts},
       {"a checkpoint in two parts by marker", false, false, nothing, promise_of_parts, save_in_parts,
        save_other_parts},
+      {"a copy", true, true, save_original, none_or_copy, copy_step, copy_again},
+      {"a copy by marker", false, false, save_original, none_or_copy, copy_step, copy_again},
+      {"a copy over another checkpoint", true, true, save_both, other_or_copy, copy_step, copy_again},
       {"save_checkpointables", true, true, nothing, none_or_second, save_second},
       {"save_checkpointables over an old one", true, true, save_first, first_or_second, save_second},
       save_by_ranks("save_checkpointables by ranks", true, false, 0, 0),

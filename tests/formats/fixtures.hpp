@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "formats/internal/safetensors.hpp"
+#include "support/sha256.hpp"
 
 namespace cairn::formats {
 
@@ -35,7 +36,7 @@ std::map<std::string, ExpectedFile> read_expected_files(const std::filesystem::p
 /// The whole tensors of `dcp_hf/expected.json`, by name; data_offsets are empty.
 std::map<std::string, ExpectedTensor> read_expected_tensors(const std::filesystem::path& json);
 
-std::string sha256(std::string_view bytes);
+using testing::sha256;
 
 std::filesystem::path data_path(std::string_view name);
 

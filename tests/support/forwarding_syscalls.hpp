@@ -109,6 +109,9 @@ class ForwardingSyscalls : public io::Syscalls {
   int try_lock(int fd) noexcept override {
     return led(CallKind::lock, fd, nullptr, [&] { return real_.try_lock(fd); });
   }
+  int try_lock_use(int fd, bool is_shared) noexcept override {
+    return led(CallKind::lock, fd, nullptr, [&] { return real_.try_lock_use(fd, is_shared); });
+  }
   int is_network_file_system(int fd) noexcept override { return real_.is_network_file_system(fd); }
 
  protected:

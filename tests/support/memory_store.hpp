@@ -166,7 +166,7 @@ class MemoryStore final : public store::Store {
 
     void publish(store::Manifest manifest, std::span<const io::FileDigest> digests,
                  std::span<const store::FileEntry> others) override {
-      manifest.uuid = *options_.uuid;
+      manifest.uuid = options_.original.value_or(*options_.uuid);
       tell(store::PublishStep::describe);
       tell(store::PublishStep::sync_directories);
       const bool replaces = store_.holds(path_);
@@ -178,13 +178,18 @@ class MemoryStore final : public store::Store {
       }
       {
         const std::lock_guard lock(store_.mutex_);
-        if (!store_.begun_.contains(store::to_string(manifest.uuid))) {
+        if (!store_.begun_.contains(store::to_string(*options_.uuid))) {
           throw Error(Errc::io_failure, path_.string() + ": another rank has given it up");
         }
         if (store_.committed_.contains(path_) && !options_.overwrite) {
           throw Error(Errc::already_exists, path_.string());
         }
-        manifest.files = enter(digests);
+        const std::vector<store::FileEntry> known = std::exchange(manifest.files, enter(digests));
+        for (store::FileEntry& file : manifest.files) {
+          const auto same = std::find_if(known.begin(), known.end(),
+                                         [&file](const auto& each) { return each.path == file.path; });
+          file.rank = same == known.end() ? 0 : same->rank;
+        }
         manifest.files.insert(manifest.files.end(), others.begin(), others.end());
         std::sort(manifest.files.begin(), manifest.files.end(),
                   [](const auto& a, const auto& b) { return a.path < b.path; });

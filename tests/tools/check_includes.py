@@ -33,7 +33,8 @@ CALL = re.compile(r"(?<![\w.>:])((?:[a-z]\w*::)*)(?!(?:new|delete)\b)([a-z]\w*)(
 CONSTANT = re.compile(r"\bconst(?:expr)? [^;=(){}]*?\b(k[A-Z]\w*)(?=[ {\[;=])")
 USED_CONSTANT = re.compile(r"(?<![\w.>:])((?:\w+::)*)(k[A-Z]\w*)")
 VARIABLE = re.compile(r"\b([a-z]\w*)\b(?!\s*\()")
-FOREIGN = ("std::", "boost::", "fmt::", "nlohmann::", "asio::", "flatbuffers::", "google::", "CLI::", "testing::", "Eigen::")
+FOREIGN = ("std::", "boost::", "fmt::", "nlohmann::", "asio::", "flatbuffers::", "google::", "CLI::", "testing::", "Eigen::",
+           "highwayhash::", "snappy::")
 
 
 def closure(path, edges, known):

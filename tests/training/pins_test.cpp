@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,10 @@
 #include <gmock/gmock.h>
 
 #include "io/attacked_syscalls.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/checkpoint_lock.hpp"
+#include "store/internal/held_checkpoint.hpp"
+#include "store/internal/store.hpp"
 #include "support/held_syscalls.hpp"
 #include "training/fixture.hpp"
 
@@ -279,6 +283,28 @@ TEST_F(PinsBesideAnOverwrite, ThatComesSecondAreWaitedFor) {
   EXPECT_THAT([&] { saving.wait(); }, Fails(Errc::already_exists, HasSubstr("pinned")));
   pin.get();
   EXPECT_EQ(turn(), 1);
+}
+
+TEST_F(PinsBeside, ACopyAreSetAndTheStepIsNotRemovedUntilItHasEnded) {
+  save_alone(std::to_string(kStep));
+  StepDirectory steps = other();
+  std::optional<store::HeldCheckpoint> copied;
+  copied.emplace(store::directory_store(), io::posix_syscalls(), root() / std::to_string(kStep));
+  std::optional<store::HeldCheckpoint> copied_twice;
+  copied_twice.emplace(store::directory_store(), io::posix_syscalls(), root() / std::to_string(kStep));
+
+  steps.pin(kStep);
+  steps.unpin(kStep);
+  EXPECT_FALSE(steps.remove_unless_pinned(kStep, {}, *context_));
+  copied.reset();
+  EXPECT_FALSE(steps.remove_unless_pinned(kStep, {}, *context_));
+  {
+    Checkpointer run(root(), {}, *context_);
+    EXPECT_THAT([&] { run.remove(kStep); }, Fails(Errc::invalid_argument, HasSubstr("in use")));
+  }
+  copied_twice.reset();
+  EXPECT_TRUE(steps.remove_unless_pinned(kStep, {}, *context_));
+  EXPECT_FALSE(fs::exists(root() / std::to_string(kStep)));
 }
 
 /// A file system without locks, on which something happens at the first sync of a directory.

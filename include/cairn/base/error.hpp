@@ -40,11 +40,12 @@ enum class Errc : int {
   timed_out,       ///< A deadline passed.
   cancelled,       ///< `cancel()` was called.
   closed,          ///< The object was closed before the operation ran.
-  device_failure,  ///< An accelerator reported an error.
-  io_failure,      ///< A storage operation broke its contract (a write of no bytes, say).
-  superseded,      ///< A save yielded to a later one, as it was asked to.
-  still_running,   ///< `wait(timeout)` came back before the operation: nothing has been promised.
-  peer_lost,       ///< Another rank does not answer any more: it has died, is stopped, or cannot be reached.
+  device_failure,   ///< An accelerator reported an error.
+  io_failure,       ///< A storage operation broke its contract (a write of no bytes, say).
+  superseded,       ///< A save yielded to a later one, as it was asked to.
+  still_running,    ///< `wait(timeout)` came back before the operation: nothing has been promised.
+  peer_lost,        ///< Another rank does not answer any more: it has died, is stopped, or cannot be reached.
+  feature_missing,  ///< This library was built without what the call needs.
 };
 
 /// Returns what metrics and docs call a code: "not_found". Empty for a value that is not one.

@@ -27,6 +27,13 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
                          const RegistrySnapshot& registry, const SaveOptions& options, const Context& context,
                          Waiting waiting = Waiting::for_staged);
 
+/// Starts a copy of the checkpoint at `from`. Returns when both paths were looked at. Of `options` it takes what
+/// copies know.
+///
+/// Errors: before anything is written: Errc::not_found, Errc::not_committed (`from`), Errc::already_exists (`to`).
+AsyncResponse start_copy(const std::filesystem::path& from, const std::filesystem::path& to,
+                         const SaveOptions& options, const Context& context, Waiting waiting);
+
 /// Starts a load of `requests`, or of everything when there are none. Returns when the blocking phases are over.
 ///
 /// `path` is a checkpoint, the directory of one of its checkpointables, or a foreign file or folder that a

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -85,6 +86,8 @@ class Syscalls {
   /// Takes a write lock on the whole file that belongs to the open file, not to the process;
   /// -EAGAIN when somebody else holds it. Closing the file gives it back.
   virtual int try_lock(int fd) noexcept = 0;
+  /// Takes another lock of the file, that of those who use it: shared by them, or alone. Otherwise as `try_lock`.
+  virtual int try_lock_use(int /*fd*/, bool /*is_shared*/) noexcept { return -ENOLCK; }
   /// Whether the file system is known to be shared between machines: 1, 0, or -errno.
   virtual int is_network_file_system(int fd) noexcept = 0;
 };

@@ -45,6 +45,8 @@ class CheckedFile {
   CheckedFile(const CheckedFile&) = delete;
   CheckedFile& operator=(const CheckedFile&) = delete;
 
+  /// Returns how many descriptors it needs at most.
+  [[nodiscard]] std::size_t descriptors() const noexcept { return wants_direct() ? 2 : 1; }
   /// Waits until its descriptors may be opened.
   Awaitable<> acquire_descriptors();
   /// Opens it. Blocks.
@@ -54,6 +56,8 @@ class CheckedFile {
   [[nodiscard]] const std::string& name() const noexcept { return file_.name; }
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return file_.size_bytes; }
   [[nodiscard]] bool is_verified() const noexcept { return digest_.has_value(); }
+  /// Returns whether these are the hashes that the chunks from `first` on must have; true where nobody knows.
+  [[nodiscard]] bool has_hashes(std::uint64_t first, std::span<const std::uint64_t> hashes) const;
   /// As these of the stored file, while it is open.
   [[nodiscard]] std::span<const std::byte> memory() const noexcept { return stored_->memory(); }
   [[nodiscard]] bool is_cached() const noexcept { return stored_->is_cached(); }

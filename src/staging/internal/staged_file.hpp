@@ -14,6 +14,7 @@
 #include "async/internal/semaphore.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/new_file.hpp"
+#include "staging/internal/checked_file.hpp"
 #include "staging/internal/data_plane.hpp"
 #include "staging/internal/device_pieces.hpp"
 #include "staging/internal/run_memory.hpp"
@@ -25,6 +26,8 @@ struct FileToWrite {
   std::string name;  ///< Relative to the checkpoint.
   std::uint64_t size_bytes = 0;
   std::vector<SourcePiece> pieces;
+  /// Instead of pieces: the file that this one is a copy of, of the same size, which `create` opens. Null: pieces.
+  std::unique_ptr<CheckedFile> original;
   Snapshot snapshot = Snapshot::copy;  ///< Of pieces that say nothing themselves.
   async::Event may_create;             ///< Its directory is there; fails when that could not be made.
   std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create;  ///< Blocks.
@@ -42,6 +45,9 @@ struct FileToWrite {
 /// handlers wait for the end of one that cannot be opened. Otherwise `finish` opens the file, and writes runs
 /// straight from the caller's memory where they are aligned, and through a buffer where not; also those runs that
 /// hold nothing of the caller's.
+///
+/// The runs of a copy are read from the file that it is a copy of, hashed once, and compared with its hashes before
+/// they are written; what lies in memory is written straight from there, then hashed and compared.
 /// Ownership: the tasks of the phases, and the helpers, keep the file. What they await is a member of it.
 /// Threads:   coroutines on the plane's strand, wherever they are awaited, so that a permit or a buffer is given back
 ///            when the disk has answered, whatever that one does; copies and hashes run on threads of their own.
@@ -75,6 +81,7 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   Awaitable<> copy_runs();
   Awaitable<> write_runs();
   Awaitable<> write_borrowed(std::uint64_t run);
+  Awaitable<> write_copied(std::uint64_t run);
   Awaitable<> write_run(std::uint64_t run, Parts data);
   Awaitable<> hash_run(std::uint64_t run, Parts data);
 
@@ -96,6 +103,10 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   /// Gathers a run of what may be the caller's, with zeros where there is nothing.
   void fill_borrowed(std::uint64_t run, const RunMemory& memory) const;
   void hash(std::uint64_t run, const Parts& data);
+  /// Hashes a run of a copy.
+  ///
+  /// Errors: Errc::checksum_mismatch, naming file and chunk.
+  void hash_copied(std::uint64_t run, const Parts& data);
   void end_run(std::exception_ptr failure);
   /// Ends what began with ++users_.
   void leave_file() noexcept;
@@ -110,6 +121,7 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   bool has_promised_ = false;  // Whether somebody keeps pieces unchanged, beside what is copied.
   const async::Event may_create_;
   const std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create_;
+  const std::unique_ptr<CheckedFile> original_;
   std::vector<SourcePiece> pieces_;   // What the background phase reads.
   std::vector<SourcePiece> callers_;  // What is copied while the caller waits.
   DeviceSnapshots snapshots_;         // Refer to pieces.

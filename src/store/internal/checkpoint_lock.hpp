@@ -22,6 +22,25 @@ class CheckpointLock {
 
   /// False when somebody else has it.
   [[nodiscard]] bool is_held() const noexcept { return is_held_; }
+  /// Returns whether somebody has a CheckpointHold. Where nobody has, nobody gets one while this lives.
+  [[nodiscard]] bool is_in_use() noexcept;
+
+ private:
+  io::FileHandle commit_;
+  bool is_held_ = true;
+};
+
+/// Held by those who read a checkpoint for long, as many at once as there are: it is not removed meanwhile, but may be
+/// pinned, or replaced. It is the lock of another byte than that of a CheckpointLock.
+///
+/// Ownership: as a CheckpointLock.
+class CheckpointHold {
+ public:
+  /// Does not wait. Nobody is kept from anything where there are no locks, or the file may not be opened.
+  explicit CheckpointHold(const io::Directory& checkpoint);
+
+  /// False when somebody is about to remove it.
+  [[nodiscard]] bool is_held() const noexcept { return is_held_; }
 
  private:
   io::FileHandle commit_;

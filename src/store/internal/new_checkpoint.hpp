@@ -42,6 +42,9 @@ struct StagedOptions {
   CommitMode commit_mode = CommitMode::automatic;
   /// Identifies the checkpoint and its temporary directory; empty: made from `random`.
   std::optional<Uuid> uuid;
+  /// Identifies the checkpoint where it is a copy of another, which has the same; its temporary directory has a uuid of
+  /// its own.
+  std::optional<Uuid> original;
   RandomSource random = system_random;
   /// Told by `publish` when a step has ended (the first two may come twice). Must not throw.
   std::function<void(PublishStep)> on_step;
@@ -98,6 +101,13 @@ class NewCheckpoint {
   /// Errors: OS errors pass through: EEXIST, ENOSPC, EDQUOT, EFBIG.
   [[nodiscard]] virtual std::unique_ptr<io::NewFile> create_file(std::string_view relative,
                                                                  const io::NewFileOptions& options) = 0;
+  /// Gives a file of another checkpoint, which lies in this directory, a second name here. Returns false where that
+  /// cannot be: who wants it copies it.
+  ///
+  /// Errors: OS errors.
+  [[nodiscard]] virtual bool link_file(std::string_view /*relative*/, const io::Directory& /*from*/) {
+    return false;
+  }
   /// Enters a file that was made past this: `abandon` of a joined checkpoint removes it, too.
   virtual void adopt(std::string_view relative) = 0;
 
@@ -118,7 +128,8 @@ class NewCheckpoint {
   /// Makes the checkpoint durable and then visible. Returns only when both are sure.
   ///
   /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order; with files of other ranks, which have
-  /// prepared them, all sorted by path).
+  /// prepared them, all sorted by path). Of what `files` holds before, only the ranks are kept: a copy says by it who
+  /// wrote a file.
   /// Errors: Errc::commit_unknown: the checkpoint may be visible or not, and durable or not, and nothing is removed.
   ///         After any other error nothing is visible and the old checkpoint stands: Errc::cancelled when
   ///         `may_publish` says no; Errc::already_exists when another writer was first; OS errors pass through.

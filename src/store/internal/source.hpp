@@ -15,9 +15,12 @@
 #include "io/internal/engine.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/stored_file.hpp"
+#include "staging/internal/checked_file.hpp"
 #include "store/internal/manifest.hpp"
 
 namespace cairn::store {
+
+class CommittedDirectory;
 
 /// The one checkpointable that foreign files are, and that `save` and `load` of one tree speak of.
 inline constexpr const char* kStateName = "state";
@@ -90,6 +93,15 @@ class Source {
     return std::nullopt;
   }
 
+  /// Returns how a file is read by ranges, and verified if that is asked for. The source outlives it.
+  ///
+  /// Errors: Errc::not_found.
+  [[nodiscard]] staging::FileToRead to_read(const std::string& relative, bool is_verified) const;
+  /// Reads a whole small file, and verifies it.
+  ///
+  /// Errors: as `to_read`, `open_file` and `digest`; Errc::checksum_mismatch.
+  [[nodiscard]] std::string read_verified(io::Engine& engine, const std::string& relative) const;
+
  protected:
   Source(std::filesystem::path path, std::vector<SourceItem> items, std::string named_file = {})
       : path_(std::move(path)), named_file_(std::move(named_file)), items_(std::move(items)) {}
@@ -102,6 +114,9 @@ class Source {
 
 /// Returns the checkpointables of a checkpoint.
 [[nodiscard]] std::vector<SourceItem> items_of(const Manifest& manifest);
+
+/// Makes a source of a checkpoint that is open already.
+[[nodiscard]] std::shared_ptr<const Source> source_of(CommittedDirectory checkpoint);
 
 /// Opens a committed checkpoint.
 ///

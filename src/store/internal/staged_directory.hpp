@@ -68,6 +68,8 @@ class StagedDirectory final : public NewCheckpoint {
   void make_directory(std::string_view name) override;
   std::unique_ptr<io::NewFile> create_file(std::string_view relative,
                                            const io::NewFileOptions& options = {}) override;
+  /// Errors: Errc::malformed_metadata when the file lies in no directory; those of link(2).
+  [[nodiscard]] bool link_file(std::string_view relative, const io::Directory& from) override;
   void adopt(std::string_view relative) override;
   /// Rank 0 has made the directory of the tables, so nothing new ever lies next to its mark.
   [[nodiscard]] std::vector<FileEntry> prepare(std::span<const io::FileDigest> digests) override;

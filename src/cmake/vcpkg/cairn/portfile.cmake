@@ -4,7 +4,7 @@ get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../../.." ABSOL
 
 # A feature that was not asked for is off, even where its library happens to be there.
 set(options)
-foreach(feature_and_option IN ITEMS "mpi=CAIRN_MPI" "proto=CAIRN_PROTOBUF" "tool=CAIRN_BUILD_CLI" "uring=CAIRN_URING")
+foreach(feature_and_option IN ITEMS "deflate=CAIRN_DEFLATE" "mpi=CAIRN_MPI" "proto=CAIRN_PROTOBUF" "tool=CAIRN_BUILD_CLI" "uring=CAIRN_URING")
   string(REPLACE "=" ";" pair "${feature_and_option}")
   list(GET pair 0 feature)
   list(GET pair 1 option)
@@ -20,6 +20,7 @@ vcpkg_cmake_configure(
   SOURCE_PATH "${SOURCE_PATH}"
   OPTIONS
     ${options}
+    -DCAIRN_RECORDS=OFF  # vcpkg has no HighwayHash.
     -DCAIRN_BUILD_TESTS=OFF
     -DCAIRN_BUILD_EXAMPLES=OFF
     -DCAIRN_BUILD_BENCH=OFF

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows the nodes of an archive's pickle into a tree.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/formats/index.hpp"
+
+#include "base/internal/utf8.hpp"
+#include "formats/internal/torch_archive.hpp"
+#include "formats/pickled_arrays.hpp"
+#include "formats/unique_names.hpp"
+
+namespace cairn::formats {
+namespace {
+
+/// Deeper trees are refused; the trees of checkpoints are no deeper.
+constexpr std::size_t kMaxPickledDepth = 1000;
+
+/// Classes without a place, for which there are better words than their names.
+constexpr std::pair<std::string_view, std::string_view> kNoPlace[] = {
+    {"torch._utils._rebuild_qtensor", "a quantised tensor"},
+    {"torch._utils._rebuild_sparse_tensor", "a sparse tensor"},
+    {"torch._utils._rebuild_sparse_csr_tensor", "a sparse tensor"},
+    {"torch._utils._rebuild_nested_tensor", "a nested tensor"},
+    {"torch._utils._rebuild_meta_tensor_no_storage", "a tensor of the device 'meta', which has no elements"},
+    {"builtins.complex", "a complex number"},
+};
+
+/// Constants of torch that are no dtypes of arrays.
+constexpr std::string_view kTorchConstants[] = {
+    "torch.complex32",         "torch.quint8",          "torch.qint8",        "torch.qint32",
+    "torch.quint4x2",          "torch.quint2x4",        "torch.bits8",        "torch.strided",
+    "torch.contiguous_format", "torch.preserve_format", "torch.channels_last"};
+
+/// Follows nodes into a tree, one frame for each container that it is in.
+class NodeWalk {
+ public:
+  NodeWalk(const Pickle& pickle, const TorchArchive& archive, std::string_view path)
+      : pickle_(&pickle),
+        budget_(pickle.input_bytes(), path),
+        arrays_(pickle, archive, catalogue_, budget_, path) {}
+
+  ForeignCatalogue run() {
+    visit(pickle_->root());
+    while (!frames_.empty()) {
+      Frame& frame = frames_.back();
+      path_.resize(frame.path_bytes);
+      PickleNode node{};
+      if (!frame.items.next(node)) {
+        frames_.pop_back();
+      } else if (!frame.is_map) {
+        append_key(path_, fmt::to_string(frame.index++));
+        visit(node);
+      } else {
+        PickleNode value{};
+        static_cast<void>(frame.items.next(value));  // A map has a value for each key.
+        visit_entry(node, value);
+      }
+    }
+    return std::move(catalogue_);
+  }
+
+ private:
+  using Nodes = Pickle::Nodes;
+
+  struct Frame {
+    Pickle::Items items;
+    std::size_t path_bytes = 0;
+    bool is_map = false;
+    std::uint64_t index = 0;
+  };
+
+  [[nodiscard]] bool is(PickleKind kind, PickleNode node) const { return pickle_->kind(node) == kind; }
+
+  /// These return true: the node has its place.
+  template <class T>
+  bool add_value(T value, std::size_t bytes = 0) {
+    budget_.take(path_.size() + bytes);
+    catalogue_.values.push_back({path_, std::move(value)});
+    return true;
+  }
+
+  bool add_text(std::string_view text) {
+    return is_valid_utf8(text) ? add_value(std::string(text), text.size())
+                               : leave_out("a text that is not Unicode");
+  }
+
+  bool leave_out(std::string why) {
+    budget_.take(path_.size() + why.size());
+    if (!frames_.empty() && !frames_.back().is_map) {
+      add_value(std::monostate());
+    }
+    catalogue_.left_out.push_back({path_, std::move(why)});
+    return true;
+  }
+
+  [[nodiscard]] std::optional<std::string> key_of(PickleNode node) const {
+    if (is(PickleKind::text, node) && is_valid_utf8(pickle_->text(node))) {
+      return std::string(pickle_->text(node));
+    }
+    if (is(PickleKind::integer, node)) {
+      return fmt::to_string(static_cast<std::int64_t>(pickle_->integer(node)));
+    }
+    return std::nullopt;
+  }
+
+  void visit_entry(PickleNode name, PickleNode value) {
+    if (const std::optional<std::string> key = key_of(name)) {
+      append_key(path_, *key);
+      visit(value);
+    } else {
+      leave_out("what a map holds under a key that is neither a text nor an integer");
+    }
+  }
+
+  bool visit(PickleNode node) {
+    switch (pickle_->kind(node)) {
+      case PickleKind::none:
+        return add_value(std::monostate());
+      case PickleKind::boolean:
+        return add_value(pickle_->boolean(node));
+      case PickleKind::integer:
+        return add_value(static_cast<std::int64_t>(pickle_->integer(node)));
+      case PickleKind::unsigned_integer:
+        return add_value(pickle_->integer(node));
+      case PickleKind::huge_integer:
+        return leave_out("an integer of more than 64 bits");
+      case PickleKind::real:
+        return add_value(pickle_->real(node));
+      case PickleKind::text:
+        return add_text(pickle_->text(node));
+      case PickleKind::bytes:
+        return add_bytes(node);
+      case PickleKind::global:
+        return visit_global(pickle_->class_name(node));
+      case PickleKind::tuple:
+      case PickleKind::list:
+      case PickleKind::set:
+        return open_list(node);
+      case PickleKind::map:
+        return open_map(node);
+      case PickleKind::object:
+        return visit_object(node);
+      case PickleKind::persistent:
+        return leave_out("a storage without a tensor");
+    }
+    return false;
+  }
+
+  bool visit_global(const std::string& name) {
+    const bool is_constant =
+        (name.starts_with("torch.") && torch_dtype(name)) ||
+        std::find(std::begin(kTorchConstants), std::end(kTorchConstants), name) != std::end(kTorchConstants);
+    return is_constant ? add_text(name) : leave_out(fmt::format("the class or function '{}'", name));
+  }
+
+  bool open_frame(PickleNode node, bool is_map) {
+    if (frames_.size() == kMaxPickledDepth) {
+      arrays_.refuse(std::string_view(path_).substr(0, 60),
+                     fmt::format("the tree is deeper than {} levels", kMaxPickledDepth));
+    }
+    frames_.push_back({pickle_->items(node), path_.size(), is_map, 0});
+    return true;
+  }
+
+  bool open_list(PickleNode node) {
+    add_value(ListSize{pickle_->size(node)});
+    return open_frame(node, false);
+  }
+
+  bool open_map(PickleNode node) {
+    if (pickle_->size(node) == 0) {
+      return add_value(EmptyMap());
+    }
+    std::vector<std::string> keys;
+    PickleNode name{};
+    PickleNode value{};
+    for (Pickle::Items items = pickle_->items(node); items.next(name) && items.next(value);) {
+      if (std::optional<std::string> key = key_of(name)) {
+        budget_.take(key->size());
+        keys.push_back(std::move(*key));
+      }
+    }
+    if (const auto twice = find_duplicate({keys.begin(), keys.end()})) {
+      return leave_out(fmt::format("a map of which two keys become '{}'", *twice));
+    }
+    budget_.take(path_.size());
+    return open_frame(node, true);
+  }
+
+  bool visit_object(PickleNode node) {
+    ForeignArray array;
+    array.path = path_;
+    if (std::optional<std::string> why = arrays_.describe(node, array)) {
+      if (!why->empty()) {
+        return leave_out(std::move(*why));
+      }
+      budget_.take(sizeof(ForeignArray) + sizeof(ForeignSlice) + path_.size());
+      catalogue_.arrays.push_back(std::move(array));
+      return true;
+    }
+    const std::string name = pickle_->class_name(node);
+    return visit_known(node, name) || leave_out(why_not(name));
+  }
+
+  static std::string why_not(std::string_view name) {
+    for (const auto& [known, why] : kNoPlace) {
+      if (known == name) {
+        return std::string(why);
+      }
+    }
+    return name.empty() ? "an object whose class other calls would find"
+                        : fmt::format("an object that a call of '{}' would make", name);
+  }
+
+  /// What a call of a certain name means. False where nothing, or the object is not as its class makes it.
+  bool visit_known(PickleNode node, const std::string& name) {
+    using Visit = bool (NodeWalk::*)(PickleNode, Nodes);
+    static constexpr std::pair<std::string_view, Visit> kKnown[] = {
+        {"collections.OrderedDict", &NodeWalk::visit_items},
+        {"collections.defaultdict", &NodeWalk::visit_items},
+        {"collections.Counter", &NodeWalk::visit_counter},
+        {"builtins.set", &NodeWalk::visit_list},
+        {"builtins.frozenset", &NodeWalk::visit_list},
+        {"torch.Size", &NodeWalk::visit_list},
+        {"builtins.range", &NodeWalk::visit_range},
+        {"builtins.xrange", &NodeWalk::visit_range},
+        {"argparse.Namespace", &NodeWalk::visit_attributes},
+        {"types.SimpleNamespace", &NodeWalk::visit_attributes},
+        {"_io.BytesIO", &NodeWalk::visit_stream},
+        {"builtins.bytes", &NodeWalk::visit_bytes},
+        {"builtins.bytearray", &NodeWalk::visit_bytes},
+        {"_codecs.encode", &NodeWalk::visit_bytes},
+        {"pathlib.PosixPath", &NodeWalk::visit_path},
+        {"pathlib.PurePosixPath", &NodeWalk::visit_path},
+        {"pathlib._local.PosixPath", &NodeWalk::visit_path},
+        {"pathlib._local.PurePosixPath", &NodeWalk::visit_path},
+        {"torch.device", &NodeWalk::visit_device},
+        {"torch.serialization._get_layout", &NodeWalk::visit_layout},
+        {"numpy._core.multiarray.scalar", &NodeWalk::visit_scalar},
+        {"numpy.dtype", &NodeWalk::visit_dtype}};
+    for (const auto& [known, visit_it] : kKnown) {
+      if (known == name) {
+        return (this->*visit_it)(node, pickle_->tuple(pickle_->arguments(node)));
+      }
+    }
+    return false;
+  }
+
+  bool visit_items(PickleNode node, Nodes made_of) {  // A defaultdict is made of what makes its values.
+    const bool is_map = pickle_->size(node) == 0 || pickle_->is_mapping(node);
+    return is_map && made_of.size() < 2 && open_map(node);
+  }
+
+  bool visit_counter(PickleNode node, Nodes made_of) {
+    return pickle_->size(node) == 0 && made_of.size() == 1 && is(PickleKind::map, made_of[0]) &&
+           open_map(made_of[0]);
+  }
+
+  bool visit_list(PickleNode, Nodes made_of) {
+    return made_of.size() == 1 && (is(PickleKind::list, made_of[0]) || is(PickleKind::tuple, made_of[0])) &&
+           open_list(made_of[0]);
+  }
+
+  bool visit_attributes(PickleNode node, Nodes) {
+    return is(PickleKind::map, pickle_->state(node)) && open_map(pickle_->state(node));
+  }
+
+  bool visit_stream(PickleNode node, Nodes) {
+    const Nodes state = pickle_->tuple(pickle_->state(node));
+    return state.size() == 3 && add_bytes(state[0]);
+  }
+
+  bool visit_bytes(PickleNode node, Nodes) { return add_bytes(node); }
+
+  bool add_bytes(PickleNode node) {
+    const std::optional<PickledArrays::Content> content = arrays_.content(node);
+    if (!content) {
+      return leave_out("bytes in an encoding that is not read");
+    }
+    const auto bytes = std::as_bytes(std::span(content->bytes));
+    return add_value(std::vector<std::byte>(bytes.begin(), bytes.end()), bytes.size());
+  }
+
+  bool visit_layout(PickleNode, Nodes made_of) {
+    return made_of.size() == 1 && is(PickleKind::text, made_of[0]) && add_text(pickle_->text(made_of[0]));
+  }
+
+  bool visit_dtype(PickleNode node, Nodes) {
+    const std::optional<NumpyDType> dtype = arrays_.numpy_dtype(node);
+    return dtype && add_text(dtype->name);
+  }
+
+  bool visit_range(PickleNode, Nodes numbers) {
+    const auto is_integer = [&](PickleNode node) { return is(PickleKind::integer, node); };
+    if (numbers.size() != 3 || !std::all_of(numbers.begin(), numbers.end(), is_integer) ||
+        pickle_->integer(numbers[2]) == 0) {
+      return false;
+    }
+    // Unsigned, where distances of 64 bits fit and sums wrap around to what they should be.
+    const std::uint64_t begin = pickle_->integer(numbers[0]);
+    const std::uint64_t end = pickle_->integer(numbers[1]);
+    const std::uint64_t step = pickle_->integer(numbers[2]);
+    const auto is_less = [](std::uint64_t a, std::uint64_t b) {
+      return static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b);
+    };
+    const bool is_upward = is_less(0, step);
+    const bool is_empty = is_upward ? !is_less(begin, end) : !is_less(end, begin);
+    const std::uint64_t distance = is_upward ? end - begin : begin - end;
+    const std::uint64_t count = is_empty ? 0 : (distance - 1) / (is_upward ? step : 0 - step) + 1;
+    add_value(ListSize{count});
+    const std::size_t path_bytes = path_.size();
+    for (std::uint64_t i = 0; i < count; ++i) {  // The budget ends it where it is too long.
+      append_key(path_, fmt::to_string(i));
+      add_value(static_cast<std::int64_t>(begin + i * step));
+      path_.resize(path_bytes);
+    }
+    return true;
+  }
+
+  bool visit_path(PickleNode, Nodes parts) {
+    std::string joined;
+    for (const PickleNode part : parts) {
+      if (!is(PickleKind::text, part)) {
+        return false;
+      }
+      budget_.take(pickle_->text(part).size());
+      joined.append(joined.empty() || joined.ends_with('/') ? "" : "/").append(pickle_->text(part));
+    }
+    return add_text(joined.empty() ? "." : joined);
+  }
+
+  bool visit_device(PickleNode, Nodes made_of) {
+    const bool has_number = made_of.size() == 2 && is(PickleKind::integer, made_of[1]);
+    if ((made_of.size() != 1 && !has_number) || !is(PickleKind::text, made_of[0])) {
+      return false;
+    }
+    std::string device(pickle_->text(made_of[0]));
+    if (has_number) {
+      device += fmt::format(":{}", static_cast<std::int64_t>(pickle_->integer(made_of[1])));
+    }
+    return add_text(device);
+  }
+
+  /// A scalar of numpy is a number, of a type that a tree has.
+  bool visit_scalar(PickleNode, Nodes made_of) {
+    const std::optional<NumpyDType> type =
+        made_of.size() == 2 ? arrays_.numpy_dtype(made_of[0]) : std::nullopt;
+    std::optional<PickledArrays::Content> content = type ? arrays_.content(made_of[1]) : std::nullopt;
+    if (!content || !type->dtype || content->bytes.size() != bits(*type->dtype) / 8) {
+      return false;
+    }
+    std::string& bytes = content->bytes;
+    if (type->is_big_endian) {
+      std::reverse(bytes.begin(), bytes.end());
+    }
+    const auto as = [&]<class T>(T value) {
+      std::memcpy(&value, bytes.data(), sizeof value);
+      return value;
+    };
+    switch (*type->dtype) {
+      case DType::boolean:
+        return add_value(bytes[0] != 0);
+      case DType::float32:
+        return add_value(static_cast<double>(as(float{})));
+      case DType::float64:
+        return add_value(as(double{}));
+      default:
+        break;
+    }
+    if (!is_integer(*type->dtype)) {
+      return false;
+    }
+    const bool is_signed = type->name.find('i') != std::string::npos;
+    const bool is_negative = is_signed && (static_cast<unsigned char>(bytes.back()) & 0x80u) != 0;
+    bytes.resize(sizeof(std::uint64_t), is_negative ? '\xff' : '\0');
+    const std::uint64_t number = as(std::uint64_t{});
+    return !is_signed && number > static_cast<std::uint64_t>(INT64_MAX)
+               ? add_value(number)
+               : add_value(static_cast<std::int64_t>(number));
+  }
+
+  const Pickle* pickle_;
+  DescriptionBudget budget_;
+  ForeignCatalogue catalogue_;
+  PickledArrays arrays_;
+  std::vector<Frame> frames_;
+  std::string path_;  ///< Of the node that is visited.
+};
+
+}  // namespace
+
+ForeignCatalogue describe_torch_archive(const TorchArchive& archive, std::string_view path) {
+  const Pickle pickle = Pickle::read(archive.pickle, std::string(path) + ": data.pkl");
+  ForeignCatalogue catalogue = NodeWalk(pickle, archive, path).run();
+  catalogue.files.emplace_back(path);
+  return catalogue;
+}
+
+}  // namespace cairn::formats

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/proto/auto_splitter.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <google/protobuf/descriptor.pb.h>
+
+#include "proto/pager.hpp"
+#include "proto/splitter_plan.hpp"
+
+namespace cairn::proto {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+/// Takes what is larger than a third of max_size out of the pages.
+class AutoPager final : public Pager {
+ public:
+  AutoPager(Tags path, std::uint64_t max_size) : Pager(std::move(path), max_size), third_(max_size / 3) {}
+
+  /// Returns the chunks of a message; `cuts` has those of what was taken out of it.
+  std::vector<Chunk> chunks(const Message& message, std::uint64_t bytes) {
+    std::vector<Selection> found = pages(message, bytes);
+    return to_chunks(message, std::move(found), cuts_.empty());
+  }
+
+  std::vector<PlannedChunk>& cuts() { return cuts_; }
+
+ private:
+  [[nodiscard]] std::uint64_t asked_from(const FieldDescriptor& field) const override {
+    const FieldDescriptor& type = field.is_map() ? *field.message_type()->map_value() : field;
+    const bool may_be_cut =
+        type.message_type() != nullptr || type.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    return may_be_cut ? third_ + 1 : kNever;
+  }
+
+  Kept keep(const PageValue& value) override {
+    Kept kept;
+    if (value.bytes + (value.message != nullptr ? value.key_bytes : 0) <= third_) {
+      return kept;
+    }
+    if (value.message != nullptr) {
+      kept.rest = cut(*value.message, value.bytes);
+    } else {
+      add_cut(value.is_copy ? Chunk(*value.text) : Chunk::borrow(std::string_view(*value.text)));
+    }
+    if (kept.rest == nullptr) {
+      const bool is_element = std::holds_alternative<ElementIndex>(path().back());
+      kept.what = is_element ? Kept::What::blank : Kept::What::nothing;
+    }
+    return kept;
+  }
+
+  /// Gives a message chunks of its own, unless what is left of it is small: that is returned.
+  std::shared_ptr<const Selection> cut(const Message& message, std::uint64_t bytes) {
+    // The binary form of message sets is their own: they stay in one piece.
+    if (message.GetDescriptor()->options().message_set_wire_format()) {
+      add_cut(Chunk::borrow(message));
+      return nullptr;
+    }
+    const std::size_t cuts_before = cuts_.size();
+    std::vector<Selection> found = pages(message, bytes);
+    if (found.size() == 1 && found.front().size_bytes <= third_) {
+      return std::make_shared<const Selection>(std::move(found.front()));
+    }
+    for (Chunk& chunk : to_chunks(message, std::move(found), cuts_.size() == cuts_before)) {
+      add_cut(std::move(chunk));
+    }
+    return nullptr;
+  }
+
+  static std::vector<Chunk> to_chunks(const Message& message, std::vector<Selection> pages, bool is_whole) {
+    std::vector<Chunk> chunks;
+    if (is_whole && pages.size() == 1) {
+      chunks.push_back(Chunk::borrow(message));
+      return chunks;
+    }
+    for (Selection& page : pages) {
+      chunks.emplace_back(std::make_shared<const Selection>(std::move(page)));
+    }
+    return chunks;
+  }
+
+  void add_cut(Chunk chunk) {
+    PlannedChunk& added = cuts_.emplace_back();
+    added.path = path();
+    added.chunk = std::move(chunk);
+    added.has_limit = false;
+  }
+
+  const std::uint64_t third_;
+  std::vector<PlannedChunk> cuts_;
+};
+
+}  // namespace
+
+void AutoSplitter::build_chunks() {
+  Plan& plan = *state_->plan;
+  const bool is_child = state_->is_child;
+  std::uint64_t bytes = plan.root_bytes;
+  if (is_child) {
+    bytes = message().ByteSizeLong();
+    plan.check_nesting(message(), bytes, state_->prefix);
+    plan.check_untouched(state_->prefix);
+    plan.cut(state_->prefix);
+  }
+  AutoPager pager(state_->prefix, options().max_size);
+  std::vector<Chunk> chunks = pager.chunks(message(), bytes);
+  plan.is_base_given = plan.is_base_given || !is_child;
+  plan.base_has_limit = plan.base_has_limit && is_child;
+  for (Chunk& chunk : chunks) {
+    if (!is_child && !plan.base) {
+      plan.base = chunk.size_bytes() > 0 ? std::optional(std::move(chunk)) : std::nullopt;
+      continue;
+    }
+    PlannedChunk further;
+    further.path = state_->prefix;
+    further.chunk = std::move(chunk);
+    further.has_limit = false;
+    plan.add(std::move(further), std::nullopt);
+  }
+  for (PlannedChunk& cut : pager.cuts()) {
+    plan.add(std::move(cut), std::nullopt);
+  }
+}
+
+}  // namespace cairn::proto

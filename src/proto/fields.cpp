@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/fields.hpp"
+
+#include <limits>
+#include <type_traits>
+#include <variant>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <google/protobuf/wire_format.h>
+
+#include "proto/scalars.hpp"
+#include "proto/tags.hpp"
+
+namespace cairn::proto {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using google::protobuf::UnknownField;
+using google::protobuf::internal::WireFormat;
+
+std::uint64_t varint_bytes(std::uint64_t number) noexcept {
+  return google::protobuf::io::CodedOutputStream::VarintSize64(number);
+}
+
+std::uint64_t bytes_of_number(FieldDescriptor::Type type, std::int64_t number) {
+  const auto bits = static_cast<std::uint64_t>(number);
+  switch (type) {
+    case FieldDescriptor::TYPE_FIXED64:
+    case FieldDescriptor::TYPE_SFIXED64:
+      return 8;
+    case FieldDescriptor::TYPE_FIXED32:
+    case FieldDescriptor::TYPE_SFIXED32:
+      return 4;
+    case FieldDescriptor::TYPE_SINT32:
+    case FieldDescriptor::TYPE_SINT64:
+      return varint_bytes((bits << 1) ^ (0 - (bits >> 63)));  // Zigzag: the same for 32 bits, sign extended.
+    default:
+      return varint_bytes(bits);
+  }
+}
+
+template <class T>
+std::uint64_t bytes_of_value(FieldDescriptor::Type type, const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return with_length(value.size());
+  } else if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
+    return sizeof(T);
+  } else if constexpr (std::is_integral_v<T>) {
+    return bytes_of_number(type, static_cast<std::int64_t>(value));
+  } else {
+    return 0;
+  }
+}
+
+}  // namespace
+
+std::uint64_t with_length(std::uint64_t bytes) noexcept {
+  return bytes + varint_bytes(bytes);
+}
+
+std::uint64_t tag_bytes(const FieldDescriptor& field) {
+  return WireFormat::TagSize(field.number(), field.type());
+}
+
+std::uint64_t number_bytes(const Message& message, const FieldDescriptor& field, Element element) {
+  return with_scalar(field, [&](const auto& functions) {
+    return bytes_of_value(field.type(), functions.of(message, field, element));
+  });
+}
+
+std::uint64_t number_bytes(const MapEntry& entry, const FieldDescriptor& value) {
+  return with_scalar(value, [&](const auto& functions) {
+    return bytes_of_value(value.type(), (entry.value.*functions.get_value)());
+  });
+}
+
+std::uint64_t key_bytes(const MapEntry& entry, const FieldDescriptor& field) {
+  const FieldDescriptor& key = *field.message_type()->map_key();
+  return 2 + std::visit([&key](const auto& value) { return bytes_of_value(key.type(), value); },
+                        to_tag(entry.key));
+}
+
+std::uint64_t unknown_bytes(const UnknownField& field) {
+  const std::uint64_t tag = varint_bytes(std::uint64_t{static_cast<std::uint32_t>(field.number())} << 3);
+  switch (field.type()) {
+    case UnknownField::TYPE_VARINT:
+      return tag + varint_bytes(field.varint());
+    case UnknownField::TYPE_FIXED32:
+      return tag + 4;
+    case UnknownField::TYPE_FIXED64:
+      return tag + 8;
+    case UnknownField::TYPE_LENGTH_DELIMITED:
+      return tag + with_length(field.GetLengthDelimitedSize());
+    case UnknownField::TYPE_GROUP:
+      return 2 * tag + WireFormat::ComputeUnknownFieldsSize(field.group());
+  }
+  return 0;
+}
+
+std::uint64_t bytes_below(std::uint64_t above, const Message& message) {
+  return above > static_cast<std::uint64_t>(std::numeric_limits<int>::max())
+             ? message.ByteSizeLong()
+             : static_cast<std::uint64_t>(message.GetCachedSize());
+}
+
+const std::string& string_of(const Message& message, const FieldDescriptor& field, Element element,
+                             std::string& scratch) {
+  const Reflection& get = *message.GetReflection();
+  return element ? get.GetRepeatedStringReference(message, &field, *element, &scratch)
+                 : get.GetStringReference(message, &field, &scratch);
+}
+
+const Message& message_of(const Message& message, const FieldDescriptor& field, Element element) {
+  const Reflection& get = *message.GetReflection();
+  return element ? get.GetRepeatedMessage(message, &field, *element) : get.GetMessage(message, &field);
+}
+
+void copy_scalar(const Message& from, const FieldDescriptor& field, Element element, Message& to) {
+  const Reflection& set = *to.GetReflection();
+  with_scalar(field, [&](const auto& functions) {
+    (set.*(element ? functions.add : functions.set))(&to, &field, functions.of(from, field, element));
+  });
+}
+
+}  // namespace cairn::proto

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <google/protobuf/message.h>
+
+#include "proto/map_access.hpp"
+
+namespace cairn::proto {
+
+/// A place in a field: an element of a repeated one, or nothing for a singular one.
+using Element = std::optional<int>;
+
+/// Bytes of what lies behind its length, with the length.
+[[nodiscard]] std::uint64_t with_length(std::uint64_t bytes) noexcept;
+/// Bytes of the tag of a field; of both tags of a group.
+[[nodiscard]] std::uint64_t tag_bytes(const google::protobuf::FieldDescriptor& field);
+/// Bytes of a number in the binary form, without tag.
+[[nodiscard]] std::uint64_t number_bytes(const google::protobuf::Message& message,
+                                         const google::protobuf::FieldDescriptor& field, Element element);
+/// The same of the value of an entry, and of its key, which may be a string, with the tags of both.
+[[nodiscard]] std::uint64_t number_bytes(const MapEntry& entry,
+                                         const google::protobuf::FieldDescriptor& value);
+[[nodiscard]] std::uint64_t key_bytes(const MapEntry& entry, const google::protobuf::FieldDescriptor& field);
+/// Bytes of an unknown field with its tags.
+[[nodiscard]] std::uint64_t unknown_bytes(const google::protobuf::UnknownField& field);
+/// Bytes of a message that lies in one of `above` bytes, after ByteSizeLong of that. Protobuf keeps sizes in an int, so
+/// below a message of 2 GiB or more they are counted again.
+[[nodiscard]] std::uint64_t bytes_below(std::uint64_t above, const google::protobuf::Message& message);
+
+/// The string of a field, which lies in the message; `scratch` is not used with strings as std::string has them.
+[[nodiscard]] const std::string& string_of(const google::protobuf::Message& message,
+                                           const google::protobuf::FieldDescriptor& field, Element element,
+                                           std::string& scratch);
+/// A message in a field.
+[[nodiscard]] const google::protobuf::Message& message_of(const google::protobuf::Message& message,
+                                                          const google::protobuf::FieldDescriptor& field,
+                                                          Element element);
+
+/// Sets a field that is not a message to what it is in `from`; an element is appended.
+void copy_scalar(const google::protobuf::Message& from, const google::protobuf::FieldDescriptor& field,
+                 Element element, google::protobuf::Message& to);
+
+}  // namespace cairn::proto

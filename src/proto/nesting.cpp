@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/nesting.hpp"
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include "proto/fields.hpp"
+#include "proto/map_access.hpp"
+
+namespace cairn::proto {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using google::protobuf::UnknownField;
+using google::protobuf::UnknownFieldSet;
+
+bool groups_nest_at_most(int most, const UnknownFieldSet& fields) {
+  for (int i = 0; i < fields.field_count(); ++i) {
+    if (fields.field(i).type() == UnknownField::TYPE_GROUP &&
+        (most == 0 || !groups_nest_at_most(most - 1, fields.field(i).group()))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool field_nests_at_most(int most, const Message& message, std::uint64_t bytes,
+                         const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.message_type() == nullptr) {
+    return true;
+  }
+  if (field.is_map()) {
+    if (field.message_type()->map_value()->message_type() == nullptr) {
+      return most > 0;
+    }
+    for (const MapEntry& entry :
+         sorted_entries(message, field)) {  // An entry is a level, and its value another.
+      const Message& value = entry.value.GetMessageValue();
+      if (!nests_at_most(most - 2, value, value.ByteSizeLong())) {
+        return false;
+      }
+    }
+    return true;
+  }
+  const int count = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
+  for (int i = 0; i < count; ++i) {
+    const Message& child = message_of(message, field, field.is_repeated() ? Element(i) : Element());
+    if (!nests_at_most(most - 1, child, bytes_below(bytes, child))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool parse(std::string_view bytes, Message& out, int most_nesting) {
+  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    return false;
+  }
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
+  stream.SetRecursionLimit(most_nesting);
+  return out.MergePartialFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
+
+bool nests_at_most(int most, const Message& message, std::uint64_t bytes) {
+  if (most < 0) {
+    return false;
+  }
+  // A level takes two bytes at least, a tag and a length or both tags of a group: small messages are not looked at.
+  if (bytes / 2 <= static_cast<std::uint64_t>(most)) {
+    return true;
+  }
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (!field_nests_at_most(most, message, bytes, *field)) {
+      return false;
+    }
+  }
+  return groups_nest_at_most(most, message.GetReflection()->GetUnknownFields(message));
+}
+
+}  // namespace cairn::proto

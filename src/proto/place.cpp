@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/place.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "proto/fields.hpp"
+#include "proto/map_access.hpp"
+#include "proto/scalars.hpp"
+
+namespace cairn::proto {
+namespace {
+
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::FileDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+[[noreturn]] void refuse_place(std::string_view name, const std::string& why) {
+  throw Error(Errc::malformed_metadata, fmt::format("{}: {}", name, why));
+}
+
+/// Makes elements up to `index`.
+void extend(Message& message, const FieldDescriptor& field, std::uint64_t index, std::string_view name,
+            std::uint64_t& empty_elements) {
+  const Reflection& reflection = *message.GetReflection();
+  const auto size = static_cast<std::uint64_t>(reflection.FieldSize(message, &field));
+  if (index < size) {
+    return;
+  }
+  if (field.message_type() == nullptr) {
+    refuse_place(name, fmt::format("there is no element {} among {}", index, size));
+  }
+  const std::uint64_t missing = index - size;
+  if (missing > empty_elements) {
+    refuse_place(name, fmt::format("{} elements before it are in no chunk, and {} are allowed", missing,
+                                   empty_elements));
+  }
+  empty_elements -= missing;
+  for (std::uint64_t i = size; i <= index; ++i) {
+    reflection.AddMessage(&message, &field);
+  }
+}
+
+template <class T>
+std::optional<T> from_text(const std::string& bytes, const FieldDescriptor& field) {
+  if (field.enum_type() != nullptr) {
+    const auto* named = field.enum_type()->FindValueByName(bytes);
+    return named != nullptr ? std::optional(static_cast<T>(named->number())) : std::nullopt;
+  }
+  if constexpr (std::is_same_v<T, bool>) {
+    return bytes == "true" ? std::optional(true) : bytes == "false" ? std::optional(false) : std::nullopt;
+  } else {
+    T value = 0;
+    const auto [end, error] = std::from_chars(bytes.data(), bytes.data() + bytes.size(), value);
+    return error == std::errc() && end == bytes.data() + bytes.size() ? std::optional(value) : std::nullopt;
+  }
+}
+
+template <class T>
+std::optional<T> from_binary(const std::string& bytes, const FieldDescriptor& field) {
+  if (bytes.size() != sizeof(T)) {
+    return std::nullopt;
+  }
+  std::string own_order = bytes;
+  if constexpr (std::endian::native == std::endian::big) {
+    std::reverse(own_order.begin(), own_order.end());
+  }
+  if constexpr (std::is_same_v<T, bool>) {
+    return own_order[0] == 0 || own_order[0] == 1 ? std::optional(own_order[0] == 1) : std::nullopt;
+  } else {
+    T value = 0;
+    std::memcpy(&value, own_order.data(), sizeof(T));
+    // An enum of proto2 has no other values than those with a name.
+    const EnumDescriptor* type = field.enum_type();
+    const bool is_known = type == nullptr || type->file()->syntax() == FileDescriptor::SYNTAX_PROTO3 ||
+                          type->FindValueByNumber(static_cast<int>(value)) != nullptr;
+    return is_known ? std::optional(value) : std::nullopt;
+  }
+}
+
+/// Takes the text where there is one; says so where the bytes mean something else in binary form.
+template <class T>
+T number_from(const std::string& bytes, const FieldDescriptor& field, std::string_view name,
+              std::vector<std::string>& remarks) {
+  const std::optional<T> text = from_text<T>(bytes, field);
+  const std::optional<T> binary = from_binary<T>(bytes, field);
+  if (text && binary) {
+    remarks.push_back(fmt::format("{}: the chunk is read as the text of {}; as binary it would be {}", name,
+                                  *text, *binary));
+  }
+  if (!text && !binary) {
+    refuse_place(name, fmt::format("the chunk is not a value of type {}, neither as text nor as binary",
+                                   field.type_name()));
+  }
+  return text ? *text : *binary;
+}
+
+void set_string(MergePlace& place, std::string bytes, bool append) {
+  const Reflection& reflection = *place.message->GetReflection();
+  std::string scratch;
+  if (append) {
+    bytes.insert(0, place.entry ? place.entry->GetStringValue()
+                                : string_of(*place.message, *place.field, place.index, scratch));
+  }
+  if (place.entry) {
+    // It lies in the map, which is not const; the function that sets it copies.
+    const_cast<std::string&>(place.entry->GetStringValue()) = std::move(bytes);
+  } else if (place.index) {
+    reflection.SetRepeatedString(place.message, place.field, *place.index, std::move(bytes));
+  } else {
+    reflection.SetString(place.message, place.field, std::move(bytes));
+  }
+}
+
+}  // namespace
+
+MergePlace make_place(Message& out, const MergeStep& step, std::uint64_t& empty_elements) {
+  MergePlace place;
+  place.message = &out;
+  const auto name = [&] {
+    return fmt::format("chunk {} at {}", step.chunk, to_text(*out.GetDescriptor(), step.path));
+  };
+  for (std::size_t i = 0; i < step.path.size(); ++i) {
+    Message& message = *place.message;
+    const Reflection& reflection = *message.GetReflection();
+    const auto number = static_cast<int>(std::get<FieldNumber>(step.path[i]).value);
+    place.field = find_field(*message.GetDescriptor(), number);
+    const FieldDescriptor& field = *place.field;
+    if (field.is_map()) {
+      place.entry = entry_for(message, field, to_map_key(step.path[++i]));
+      if (field.message_type()->map_value()->message_type() != nullptr) {
+        place.message = place.entry->MutableMessageValue();
+        place.entry.reset();
+      }
+    } else if (field.is_repeated()) {
+      const std::uint64_t index = std::get<ElementIndex>(step.path[++i]).value;
+      extend(message, field, index,
+             index < static_cast<std::uint64_t>(reflection.FieldSize(message, &field)) ? "" : name(),
+             empty_elements);
+      place.index = static_cast<int>(index);
+      if (field.message_type() != nullptr) {
+        place.message = reflection.MutableRepeatedMessage(&message, &field, *place.index);
+        place.index.reset();
+      }
+    } else if (field.message_type() != nullptr) {
+      place.message = reflection.MutableMessage(&message, &field);
+    }
+  }
+  return place;
+}
+
+void set_scalar(MergePlace& place, const FieldDescriptor& value, std::string bytes, bool append,
+                std::string_view name, std::vector<std::string>& remarks) {
+  with_scalar(value, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& functions) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      set_string(place, std::move(bytes), append);
+    } else {
+      const T number = number_from<T>(bytes, value, name, remarks);
+      const Reflection& reflection = *place.message->GetReflection();
+      if (place.entry) {
+        ((*place.entry).*functions.set_value)(number);
+      } else if (place.index) {
+        (reflection.*functions.set_element)(place.message, place.field, *place.index, number);
+      } else {
+        (reflection.*functions.set)(place.message, place.field, number);
+      }
+    }
+  });
+}
+
+}  // namespace cairn::proto

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <google/protobuf/map_field.h>
+#include <google/protobuf/message.h>
+
+namespace cairn::proto {
+
+/// What protobuf has to read and set scalars of one kind: in a field, as an element, as the value of a map.
+template <class T, class Shared = T>
+struct ScalarFunctions {
+  using Message = google::protobuf::Message;
+  using Field = google::protobuf::FieldDescriptor;
+  using Reflection = google::protobuf::Reflection;
+
+  T (Reflection::*get)(const Message&, const Field*) const;
+  T (Reflection::*get_element)(const Message&, const Field*, int) const;
+  void (Reflection::*set)(Message*, const Field*, T) const;
+  void (Reflection::*set_element)(Message*, const Field*, int, T) const;
+  void (Reflection::*add)(Message*, const Field*, T) const;
+  Shared (google::protobuf::MapValueConstRef::*get_value)() const;
+  void (google::protobuf::MapValueRef::*set_value)(Shared);
+
+  [[nodiscard]] T of(const Message& message, const Field& field, std::optional<int> element) const {
+    const Reflection& reflection = *message.GetReflection();
+    return element ? (reflection.*get_element)(message, &field, *element)
+                   : (reflection.*get)(message, &field);
+  }
+};
+
+/// Calls `use` with the functions for the type of a field, or of the value of a map, that is no message.
+template <class Use>
+auto with_scalar(const google::protobuf::FieldDescriptor& field, const Use& use) {
+  using google::protobuf::FieldDescriptor;
+  using google::protobuf::Reflection;
+  using Value = google::protobuf::MapValueConstRef;
+  using MutableValue = google::protobuf::MapValueRef;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return use(ScalarFunctions<std::int32_t>{&Reflection::GetInt32, &Reflection::GetRepeatedInt32,
+                                               &Reflection::SetInt32, &Reflection::SetRepeatedInt32,
+                                               &Reflection::AddInt32, &Value::GetInt32Value,
+                                               &MutableValue::SetInt32Value});
+    case FieldDescriptor::CPPTYPE_INT64:
+      return use(ScalarFunctions<std::int64_t>{&Reflection::GetInt64, &Reflection::GetRepeatedInt64,
+                                               &Reflection::SetInt64, &Reflection::SetRepeatedInt64,
+                                               &Reflection::AddInt64, &Value::GetInt64Value,
+                                               &MutableValue::SetInt64Value});
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return use(ScalarFunctions<std::uint32_t>{&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32,
+                                                &Reflection::SetUInt32, &Reflection::SetRepeatedUInt32,
+                                                &Reflection::AddUInt32, &Value::GetUInt32Value,
+                                                &MutableValue::SetUInt32Value});
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return use(ScalarFunctions<std::uint64_t>{&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64,
+                                                &Reflection::SetUInt64, &Reflection::SetRepeatedUInt64,
+                                                &Reflection::AddUInt64, &Value::GetUInt64Value,
+                                                &MutableValue::SetUInt64Value});
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return use(ScalarFunctions<float>{&Reflection::GetFloat, &Reflection::GetRepeatedFloat,
+                                        &Reflection::SetFloat, &Reflection::SetRepeatedFloat,
+                                        &Reflection::AddFloat, &Value::GetFloatValue,
+                                        &MutableValue::SetFloatValue});
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return use(ScalarFunctions<double>{&Reflection::GetDouble, &Reflection::GetRepeatedDouble,
+                                         &Reflection::SetDouble, &Reflection::SetRepeatedDouble,
+                                         &Reflection::AddDouble, &Value::GetDoubleValue,
+                                         &MutableValue::SetDoubleValue});
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return use(ScalarFunctions<bool>{&Reflection::GetBool, &Reflection::GetRepeatedBool,
+                                       &Reflection::SetBool, &Reflection::SetRepeatedBool,
+                                       &Reflection::AddBool, &Value::GetBoolValue,
+                                       &MutableValue::SetBoolValue});
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return use(ScalarFunctions<int>{&Reflection::GetEnumValue, &Reflection::GetRepeatedEnumValue,
+                                      &Reflection::SetEnumValue, &Reflection::SetRepeatedEnumValue,
+                                      &Reflection::AddEnumValue, &Value::GetEnumValue,
+                                      &MutableValue::SetEnumValue});
+    default:
+      return use(ScalarFunctions<std::string, const std::string&>{
+          &Reflection::GetString, &Reflection::GetRepeatedString, &Reflection::SetString,
+          &Reflection::SetRepeatedString, &Reflection::AddString, &Value::GetStringValue,
+          &MutableValue::SetStringValue});
+  }
+}
+
+}  // namespace cairn::proto

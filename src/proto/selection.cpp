@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/selection.hpp"
+
+#include <string>
+
+#include <google/protobuf/unknown_field_set.h>
+
+#include "proto/fields.hpp"
+
+namespace cairn::proto {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+void fill_entry(const SelectedItem& item, const MapEntry& entry, Message& out, bool attach) {
+  google::protobuf::MapValueRef value = entry_for(out, *item.field, entry.key);
+  const FieldDescriptor& type = *item.field->message_type()->map_value();
+  if (item.rest != nullptr) {
+    fill(*item.rest, *value.MutableMessageValue(), attach);
+  } else if (type.message_type() != nullptr) {
+    value.MutableMessageValue()->CopyFrom(entry.value.GetMessageValue());
+  } else {
+    copy_scalar(entry.value, value, type);
+  }
+}
+
+void fill_message(const SelectedItem& item, const Message& from, Element element, Message& out, bool attach) {
+  const Reflection& reflection = *out.GetReflection();
+  if (attach && item.rest == nullptr && !item.blank) {
+    // The arena neither frees nor changes what it only refers to.
+    auto& child = const_cast<Message&>(message_of(from, *item.field, element));
+    if (element) {
+      reflection.UnsafeArenaAddAllocatedMessage(&out, item.field, &child);
+    } else {
+      reflection.UnsafeArenaSetAllocatedMessage(&out, &child, item.field);
+    }
+    return;
+  }
+  Message* child =
+      element ? reflection.AddMessage(&out, item.field) : reflection.MutableMessage(&out, item.field);
+  if (item.rest != nullptr) {
+    fill(*item.rest, *child, attach);
+  } else if (!item.blank) {
+    child->CopyFrom(message_of(from, *item.field, element));
+  }
+}
+
+}  // namespace
+
+void fill(const Selection& selection, Message& out, bool attach) {
+  const Message& from = *selection.message;
+  const Reflection& reflection = *out.GetReflection();
+  for (const SelectedItem& item : selection.items) {
+    for (std::size_t i = item.begin; i < item.end; ++i) {
+      const auto at = static_cast<int>(i);
+      const Element element = item.field != nullptr && item.field->is_repeated() ? Element(at) : Element();
+      if (item.field == nullptr) {
+        reflection.MutableUnknownFields(&out)->AddField(reflection.GetUnknownFields(from).field(at));
+      } else if (item.entries != nullptr) {
+        fill_entry(item, (*item.entries)[i], out, attach);
+      } else if (item.field->message_type() != nullptr) {
+        fill_message(item, from, element, out, attach);
+      } else if (item.blank) {
+        reflection.AddString(&out, item.field, std::string());
+      } else {
+        copy_scalar(from, *item.field, element, out);
+      }
+    }
+  }
+}
+
+}  // namespace cairn::proto

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "cairn/records/record_reader.hpp"
+#include "cairn/records/record_writer.hpp"
+
+#include "io/internal/syscalls.hpp"
+
+namespace cairn::records {
+
+/// The reader and the writer of a file with system calls of one's own.
+[[nodiscard]] RecordReader open_records(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                        ReaderOptions options = {});
+[[nodiscard]] RecordWriter create_records(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                          const RecordOptions& options = {});
+
+}  // namespace cairn::records

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/random_message.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include "proto/map_access.hpp"
+#include "proto/scalars.hpp"
+
+namespace cairn::testing {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::MapKey;
+using google::protobuf::MapValueRef;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using google::protobuf::UnknownFieldSet;
+
+std::uint64_t random_number(Dice& dice) {
+  static constexpr std::array<std::uint64_t, 6> kSpecial{
+      0, 1, 127, 128, std::numeric_limits<std::uint32_t>::max(), std::numeric_limits<std::uint64_t>::max()};
+  return dice.one_in(2) ? dice.pick(kSpecial) : dice.next() >> dice.below(64);
+}
+
+std::string random_text(Dice& dice) {
+  const std::size_t length = dice.one_in(12) ? dice.below(1000) : dice.below(24);
+  std::string text(length, static_cast<char>('a' + dice.below(26)));
+  if (length > 0) {
+    text[dice.below(length)] = static_cast<char>('a' + dice.below(26));
+  }
+  return text;
+}
+
+int random_enum(const FieldDescriptor& field, Dice& dice) {
+  const auto& type = *field.enum_type();
+  return type.value(static_cast<int>(dice.below(static_cast<std::size_t>(type.value_count()))))->number();
+}
+
+int random_count(Dice& dice) {
+  return static_cast<int>(dice.one_in(16) ? dice.below(40) : dice.below(4));
+}
+
+/// A scalar of the type of a field.
+template <class T>
+T random_scalar(const FieldDescriptor& field, Dice& dice) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return random_text(dice);
+  } else {
+    return field.enum_type() != nullptr ? static_cast<T>(random_enum(field, dice))
+                                        : static_cast<T>(random_number(dice));
+  }
+}
+
+void set_scalar_randomly(Message& message, const FieldDescriptor& field, Dice& dice) {
+  proto::with_scalar(field, [&]<class T, class Shared>(const proto::ScalarFunctions<T, Shared>& functions) {
+    const auto set = field.is_repeated() ? functions.add : functions.set;
+    (message.GetReflection()->*set)(&message, &field, random_scalar<T>(field, dice));
+  });
+}
+
+MapKey random_key(const FieldDescriptor& field, Dice& dice) {
+  MapKey key;
+  const auto number = random_number(dice);
+  switch (field.message_type()->map_key()->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      key.SetStringValue(random_text(dice).substr(0, 12));
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      key.SetBoolValue(number % 2 == 1);
+      break;
+    case FieldDescriptor::CPPTYPE_INT32:
+      key.SetInt32Value(static_cast<std::int32_t>(number));
+      break;
+    case FieldDescriptor::CPPTYPE_UINT32:
+      key.SetUInt32Value(static_cast<std::uint32_t>(number));
+      break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      key.SetInt64Value(static_cast<std::int64_t>(number));
+      break;
+    default:
+      key.SetUInt64Value(number);
+      break;
+  }
+  return key;
+}
+
+void add_entry_randomly(Message& message, const FieldDescriptor& field, Dice& dice, int most_depth) {
+  MapValueRef value = proto::entry_for(message, field, random_key(field, dice));
+  const FieldDescriptor& type = *field.message_type()->map_value();
+  if (type.message_type() != nullptr) {
+    return fill_randomly(*value.MutableMessageValue(), dice, most_depth - 1);
+  }
+  proto::with_scalar(type, [&]<class T, class Shared>(const proto::ScalarFunctions<T, Shared>& functions) {
+    (value.*functions.set_value)(random_scalar<T>(type, dice));
+  });
+}
+
+void fill_field(Message& message, const FieldDescriptor& field, Dice& dice, int most_depth) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.message_type() != nullptr && most_depth == 0) {
+    return;
+  }
+  const int count = field.is_repeated() ? random_count(dice) : 1;
+  for (int i = 0; i < count; ++i) {
+    if (field.is_map()) {
+      add_entry_randomly(message, field, dice, most_depth);
+    } else if (field.message_type() == nullptr) {
+      set_scalar_randomly(message, field, dice);
+    } else if (field.is_repeated()) {
+      fill_randomly(*reflection.AddMessage(&message, &field), dice, most_depth - 1);
+    } else {
+      fill_randomly(*reflection.MutableMessage(&message, &field), dice, most_depth - 1);
+    }
+  }
+}
+
+void add_unknown_fields(UnknownFieldSet& fields, Dice& dice, int most_depth) {
+  for (int i = random_count(dice) % 5; i > 0; --i) {
+    const int number = 5000 + static_cast<int>(dice.below(4));
+    switch (dice.below(most_depth > 0 ? 5 : 4)) {
+      case 0:
+        fields.AddVarint(number, random_number(dice));
+        break;
+      case 1:
+        fields.AddFixed32(number, static_cast<std::uint32_t>(random_number(dice)));
+        break;
+      case 2:
+        fields.AddFixed64(number, random_number(dice));
+        break;
+      case 3:
+        fields.AddLengthDelimited(number, random_text(dice).substr(0, 16));
+        break;
+      default:
+        // A group counts as one piece, so it is small.
+        fields.AddGroup(number)->AddVarint(1, random_number(dice));
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+void fill_randomly(Message& message, Dice& dice, int most_depth) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetDescriptor()->file()->pool()->FindAllExtensions(message.GetDescriptor(), &fields);
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    fields.push_back(message.GetDescriptor()->field(i));
+  }
+  const std::size_t one_in = dice.one_in(8) ? 2 : 8 + dice.below(24);
+  for (const FieldDescriptor* field : fields) {
+    if (dice.one_in(field->message_type() != nullptr ? one_in + 2 : one_in)) {
+      fill_field(message, *field, dice, most_depth);
+    }
+  }
+  if (dice.one_in(5)) {
+    add_unknown_fields(*message.GetReflection()->MutableUnknownFields(&message), dice, 1);
+  }
+}
+
+std::string serialised(const Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializePartialToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+}  // namespace cairn::testing

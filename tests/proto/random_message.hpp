@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include <google/protobuf/message.h>
+
+#include "support/dice.hpp"
+
+namespace cairn::testing {
+
+/// Fills a message of any type by reflection: some of its fields, extensions and unknown fields, with lists and texts
+/// of lengths that are now small and now large. `most_depth` messages lie in each other.
+void fill_randomly(google::protobuf::Message& message, Dice& dice, int most_depth);
+
+/// The deterministic binary form. Maps are read without being changed.
+[[nodiscard]] std::string serialised(const google::protobuf::Message& message);
+
+}  // namespace cairn::testing
