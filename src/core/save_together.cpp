@@ -314,7 +314,10 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure, boo
     if (coord::is_of_peer(error.code())) {  // Rank 0 cannot be heard: it is lost, or this rank is.
       failure = std::make_exception_ptr(Error(error.code(), named(error.detail(), title())));
     }
-  } catch (...) {  // Nobody says otherwise: the failure is this rank's own.
+  } catch (...) {  // It was stopped while it waited.
+    if (is_stopped() && !may_be_told_a_consequence_) {
+      failure = explain(nullptr);
+    }
   }
   co_return failure;
 }

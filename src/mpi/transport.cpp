@@ -88,6 +88,10 @@ std::vector<std::uint32_t> hosts_of(MPI_Comm communicator, MPI_Comm machine, std
   return hosts;
 }
 
+bool are_alike(const std::vector<std::uint32_t>& hosts) {
+  return std::all_of(hosts.begin(), hosts.end(), [&](std::uint32_t host) { return host == hosts.front(); });
+}
+
 /// Returns for each rank whether its transport has a thread.
 std::vector<std::uint8_t> threads_of(MPI_Comm communicator, int level, std::size_t size) {
   const std::uint8_t has_thread = level == MPI_THREAD_MULTIPLE ? 1 : 0;
@@ -120,6 +124,7 @@ class MpiTransport final : public coord::Transport {
         threads_(threads_of(communicator_, level_, size_)),
         job_(job_of(communicator_)),
         events_(machine_, fmt::format("cairn-{}-{}", to_hex(job_), hosts_[rank_]), size_),
+        is_woken_by_all_(events_.is_shared() && are_alike(hosts_)),
         postbox_(std::make_unique<mpi::Postbox>(communicator_)) {
     check(MPI_Comm_free(&machine_), "MPI_Comm_free");
     hear_of_finalize();
@@ -153,9 +158,7 @@ class MpiTransport final : public coord::Transport {
 
   void look_within(std::chrono::nanoseconds latest) override {
     const MutexLock lock(mutex_);
-    if (!events_.is_shared() || std::any_of(hosts_.begin(), hosts_.end(), [this](std::uint32_t host) {
-          return host != hosts_[rank_];  // Nobody on another machine can wake this thread.
-        })) {
+    if (!is_woken_by_all_) {
       longest_sleep_ = latest;
     }
   }
@@ -262,7 +265,9 @@ class MpiTransport final : public coord::Transport {
         pause = kShortestPause;
       }
       seen = events;
-      pause = turn() ? kShortestPause : pause;
+      if (turn()) {
+        pause = pause_after_turn();
+      }
       std::chrono::nanoseconds longest;
       {
         const MutexLock lock(mutex_);
@@ -275,6 +280,13 @@ class MpiTransport final : public coord::Transport {
       events_.wait(rank_, seen, longest);
       pause = std::min<std::chrono::nanoseconds>(pause * 2, kLongestPause);
     }
+  }
+
+  /// How long the thread waits that has found something. Whoever sends the next packet wakes it, where they can; nobody
+  /// tells it what becomes of what MPI has begun.
+  [[nodiscard]] std::chrono::nanoseconds pause_after_turn() const {
+    const bool is_told = is_woken_by_all_ && !postbox_->is_sending() && !postbox_->is_receiving();
+    return is_told ? kLongestPause : kShortestPause;
   }
 
   /// While nothing is under way here the thread sleeps. Ranks of its machine wake it when they send something; what
@@ -348,6 +360,8 @@ class MpiTransport final : public coord::Transport {
   const std::vector<std::uint8_t> threads_;
   const Hash128 job_;
   mpi::EventCounts events_;
+  const bool
+      is_woken_by_all_;  // No rank is on another machine, from where nobody can wake this one's thread.
   int key_ = MPI_KEYVAL_INVALID;
   std::unique_ptr<mpi::Postbox> postbox_;  // Of the thread that makes progress.
   std::atomic<bool> is_turning_{false};    // Of several threads that are lent, one makes progress.

@@ -43,10 +43,10 @@ struct StagedDirectory::State {
   io::Directory staged;  ///< Still the same directory after the rename.
   StagedOptions options;
   std::filesystem::path target;
-  std::string name;         ///< Of the target.
-  std::string staged_name;  ///< Of the temporary directory.
-  Uuid uuid;                ///< Of this writer: in the temporary name, and in its marks.
-  Uuid checkpoint;          ///< Of the checkpoint: the same, unless it is a copy.
+  std::string name;                     ///< Of the target.
+  std::string staged_name;              ///< Of the temporary directory.
+  Uuid uuid;                            ///< Of this writer: in the temporary name, and in its marks.
+  Uuid checkpoint;                      ///< Of the checkpoint: the same, unless it is a copy.
   io::FileHandle reserve;               ///< A descriptor to give up when there is none left to clean up with.
   std::string abandonment_problem;      ///< What kept `abandon` from removing all.
   io::FileHandle owner;                 ///< Holds the lock on `.owner`.

@@ -11,10 +11,11 @@ namespace cairn {
 
 /// Carries packets by MPI, between all ranks of `communicator`; collective, as what duplicates a communicator is.
 ///
-/// With MPI_THREAD_MULTIPLE a thread of its own does that: it looks for packets every 50 µs, less and less often down
-/// to every 2 ms, while something is under way here (a packet to send, a session that was joined), and sleeps
-/// otherwise. Ranks of its machine wake it when they send it something, by memory that they share; where some cannot,
-/// it looks once in the time of `look_within`. With less than MPI_THREAD_MULTIPLE it has none: saves, loads and waits
+/// With MPI_THREAD_MULTIPLE a thread of its own does that. While something is under way here (a packet to send, a
+/// session that was joined) it looks for packets every 50 µs, less and less often down to every 2 ms, and sleeps
+/// otherwise. Ranks of its machine wake it when they send it something, by memory that they share: where all can, it
+/// looks every 2 ms as soon as it has found what it was woken for. Where some cannot, it looks once in the time of
+/// `look_within` even when nothing is under way. With less than MPI_THREAD_MULTIPLE it has none: saves, loads and waits
 /// that block carry packets themselves, and between them the program does, by `Coordinator::progress`. With
 /// MPI_THREAD_FUNNELED that is the thread that has made the transport, and no other; with MPI_THREAD_SERIALIZED any,
 /// and calls that block count as calls of MPI, which the program makes one at a time. MPI_Finalize closes it; then it
