@@ -58,8 +58,7 @@ std::vector<Batch> divide(std::span<const ExportedArray> arrays, std::span<const
 /// A batch that is being read. Refers to its memory.
 class Reading {
  public:
-  Reading(const std::filesystem::path& source, const std::string& item, std::span<const Region> regions,
-          const Batch& batch)
+  Reading(const ArrayReader& reader, std::span<const Region> regions, const Batch& batch)
       : batch_(batch), memory_(bytes_of(batch)) {
     std::vector<RegionRange> ranges;
     std::uint64_t at = 0;
@@ -67,12 +66,12 @@ class Reading {
       ranges.push_back({&regions[run.array], run.offset_bytes, std::span(memory_).subspan(at, run.bytes)});
       at += run.bytes;
     }
-    load_.emplace(source, item, ranges);
+    reading_.emplace(start_ranges(reader, ranges));
   }
 
   /// Waits for it.
   void give(const std::function<void(const ArrayPiece&)>& take) {
-    load_->wait();
+    reading_->wait();
     std::uint64_t at = 0;
     for (const Run& run : batch_) {
       take({run.array, run.offset_bytes, std::span(memory_).subspan(at, run.bytes)});
@@ -91,7 +90,7 @@ class Reading {
 
   Batch batch_;
   std::vector<std::byte> memory_;
-  std::optional<RangesLoad> load_;  // Refers to the memory.
+  std::optional<ArrayReading> reading_;  // Refers to the memory.
 };
 
 }  // namespace
@@ -104,7 +103,7 @@ void ArrayStream::read(std::span<const std::size_t> numbers,
   }
   std::optional<Reading> current;
   for (const Batch& batch : divide(arrays_, numbers)) {
-    Reading next(source_, item_, regions, batch);
+    Reading next(reader_, regions, batch);
     if (current) {
       current->give(take);
     }

@@ -3,12 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
+
+#include "cairn/tools/array_reader.hpp"
 
 #include "cli/export_plan.hpp"
 
@@ -25,17 +23,17 @@ struct ArrayPiece {
 /// Holds two batches of 64 MiB at a time: one is read while the other is used.
 class ArrayStream {
  public:
-  ArrayStream(std::filesystem::path source, std::string item, std::span<const ExportedArray> arrays)
-      : source_(std::move(source)), item_(std::move(item)), arrays_(arrays) {}
+  /// Both outlive it.
+  ArrayStream(const ArrayReader& reader, std::span<const ExportedArray> arrays)
+      : reader_(reader), arrays_(arrays) {}
 
   /// Gives the arrays with these numbers to `take`, in that order.
   ///
-  /// Errors: as load_checkpointables; what `take` throws.
+  /// Errors: as ArrayReader::start and ArrayReading::wait; what `take` throws.
   void read(std::span<const std::size_t> numbers, const std::function<void(const ArrayPiece&)>& take) const;
 
  private:
-  const std::filesystem::path source_;
-  const std::string item_;
+  const ArrayReader& reader_;
   const std::span<const ExportedArray> arrays_;
 };
 

@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/array/array.hpp"
+#include "cairn/tools/array_reader.hpp"
 
 #include "cli/describe.hpp"
-#include "cli/partial_load.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -157,15 +157,21 @@ std::string text_of(const std::vector<std::string>& lines) {
   return lines.size() == 1 ? lines.front() : count_text(lines.size(), "line");
 }
 
-/// Starts to read these arrays.
-LoadResponse load_arrays(const CheckpointView& checkpoint, const std::string& name,
-                         std::span<const ArrayPair> pairs, std::string ArrayPair::*path) {
-  PartialLoad load;
-  for (const ArrayPair& pair : pairs) {
-    load.want(pair.*path, pair.array);
+/// Arrays that are being read.
+struct LoadedArrays {
+  LoadedArrays(const ArrayReader& reader, std::span<const ArrayPair> pairs, std::string ArrayPair::*path) {
+    WantedBoxes boxes;
+    for (const ArrayPair& pair : pairs) {
+      Array& array = arrays.emplace_back(pair.array.shape, pair.array.dtype);
+      boxes.try_emplace(pair.*path, pair.array.shape, pair.array.dtype)
+          .first->second.place_into(Box::whole(pair.array.shape), array);
+    }
+    reading.emplace(reader.start(boxes));
   }
-  return load.start(checkpoint.path(), name);
-}
+
+  std::vector<Array> arrays;
+  std::optional<ArrayReading> reading;  // To their memory.
+};
 
 class Comparer {
  public:
@@ -192,7 +198,7 @@ class Comparer {
   void compare_files(const ItemPair& item, const Description& description, const Files& a, const Files& b);
   void compare_lines(const std::string& title, const std::string& a, const std::string& b);
   void compare_arrays();
-  void compare_batch(const Batches& batches, std::span<const ArrayPair> pairs);
+  void compare_batch(const ArrayReader& a, const ArrayReader& b, std::span<const ArrayPair> pairs);
   void compare_elements(const ArrayPair& pair, const Array& a, const Array& b);
 
   const CheckpointView& a_;
@@ -409,26 +415,27 @@ void Comparer::compare_lines(const std::string& title, const std::string& a, con
 void Comparer::compare_arrays() {
   for (const Batches& batches : batches_) {
     const std::span<const ArrayPair> pairs(batches.pairs);
+    const ArrayReader a(a_.path(), batches.item.name_a);
+    const ArrayReader b(b_.path(), batches.item.name_b);
     for (std::size_t begin = 0; begin < pairs.size();) {
       std::size_t end = begin;
       std::uint64_t bytes = 0;
       do {
         bytes += pairs[end++].bytes;
       } while (end < pairs.size() && bytes + pairs[end].bytes <= kBatchBytes);
-      compare_batch(batches, pairs.subspan(begin, end - begin));
+      compare_batch(a, b, pairs.subspan(begin, end - begin));
       begin = end;
     }
   }
 }
 
-void Comparer::compare_batch(const Batches& batches, std::span<const ArrayPair> pairs) {
-  const auto& [name_a, name_b] = batches.item;
-  const LoadResponse load_a = load_arrays(a_, name_a, pairs, &ArrayPair::path_a);
-  const LoadResponse load_b = load_arrays(b_, name_b, pairs, &ArrayPair::path_b);
-  const Tree tree_a = load_a.wait().take<Tree>(name_a);
-  const Tree tree_b = load_b.wait().take<Tree>(name_b);
-  for (const ArrayPair& pair : pairs) {
-    compare_elements(pair, tree_a.at(pair.path_a).as<Array>(), tree_b.at(pair.path_b).as<Array>());
+void Comparer::compare_batch(const ArrayReader& a, const ArrayReader& b, std::span<const ArrayPair> pairs) {
+  const LoadedArrays left(a, pairs, &ArrayPair::path_a);
+  const LoadedArrays right(b, pairs, &ArrayPair::path_b);
+  left.reading->wait();
+  right.reading->wait();
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    compare_elements(pairs[i], left.arrays[i], right.arrays[i]);
   }
 }
 

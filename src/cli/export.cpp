@@ -101,7 +101,7 @@ std::string header_of(const ExportPlan& plan, const ExportedFile& file) {
   return std::string(formats::safetensors_header(specs, file.layout));
 }
 
-void write_file(const fs::path& source, const ExportPlan& plan, const ExportedFile& file,
+void write_file(const ArrayReader& arrays, const ExportPlan& plan, const ExportedFile& file,
                 const io::Directory& folder) {
   const fs::path path = folder.path() / file.name;
   io::FileHandle out = folder.create_file(file.name);
@@ -115,7 +115,7 @@ void write_file(const fs::path& source, const ExportPlan& plan, const ExportedFi
   for (const std::uint32_t i : file.layout.order) {
     numbers.push_back(file.first + i);
   }
-  ArrayStream(source, plan.item, plan.arrays).read(numbers, [&](const ArrayPiece& piece) {
+  ArrayStream(arrays, plan.arrays).read(numbers, [&](const ArrayPiece& piece) {
     io::write_all(out, piece.bytes, file.layout.offsets[piece.array - file.first] + piece.offset_bytes, path);
   });
   io::require(out.syscalls().sync(out.fd()), "fsync", path);
@@ -199,8 +199,9 @@ int export_arrays(const Arguments& arguments, Output& out) {
     plan.files.front().name = target.filename();
   }
   ExportStaging staging(std::move(parent), target);
+  const ArrayReader arrays(arguments.path, plan.item);
   for (const ExportedFile& file : plan.files) {
-    write_file(arguments.path, plan, file, staging.folder());
+    write_file(arrays, plan, file, staging.folder());
   }
   if (plan.files.size() > 1) {
     write_index(plan, staging.folder());

@@ -83,7 +83,11 @@ std::vector<Statistics> gather(const CheckpointView& checkpoint, const std::stri
     arrays.push_back({std::string(entry.name), "", entry.dtype, entry.shape, entry.bytes});
     gatherers.emplace_back(entry.dtype);
   }
-  ArrayStream(checkpoint.path(), title, arrays).read(numbers, [&gatherers](const ArrayPiece& piece) {
+  if (arrays.empty()) {
+    return {};
+  }
+  const ArrayReader reader(checkpoint.path(), title);
+  ArrayStream(reader, arrays).read(numbers, [&gatherers](const ArrayPiece& piece) {
     gatherers[piece.array].add(piece.bytes);
   });
   std::vector<Statistics> statistics;

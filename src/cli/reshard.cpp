@@ -94,7 +94,7 @@ std::vector<Batch> divide(std::span<const SourcePiece> pieces) {
 /// A batch that is being read.
 class BatchReading {
  public:
-  BatchReading(const fs::path& source, const std::string& item, const Batch& batch) : memory_(batch.bytes) {
+  BatchReading(const ArrayReader& arrays, const Batch& batch) : memory_(batch.bytes) {
     std::vector<RegionRange> ranges;
     std::span<std::byte> rest(memory_);
     for (const Batch::Run& run : batch.runs) {
@@ -109,20 +109,20 @@ class BatchReading {
       rest = rest.subspan(run.bytes);
     }
     if (!ranges.empty()) {
-      load_.emplace(source, item, ranges);
+      reading_.emplace(start_ranges(arrays, ranges));
     }
   }
 
   [[nodiscard]] std::span<const std::byte> wait() {
-    if (load_) {
-      load_->wait();
+    if (reading_) {
+      reading_->wait();
     }
     return memory_;
   }
 
  private:
   std::vector<std::byte> memory_;
-  std::optional<RangesLoad> load_;  // Refers to the memory.
+  std::optional<ArrayReading> reading_;  // Refers to the memory.
 };
 
 formats::Index open_index(const store::Source& source, io::Engine& engine, const std::string& file) {
@@ -166,9 +166,10 @@ class Resharding {
       return false;
     }
     RecutItem done{item.name, {}};
-    const array_store::PlannedWrite planned = plan(item, index, done);
+    const auto arrays = std::make_shared<const ArrayReader>(source_->root(), item.name);
+    const array_store::PlannedWrite planned = plan(item, index, arrays, done);
     for (std::size_t i = 0; i < planned.files.size(); ++i) {
-      write(item, planned.files[i]);
+      write(*arrays, item, planned.files[i]);
       done.files[i].name = planned.files[i].name;
       done.files[i].bytes = planned.files[i].size_bytes;
     }
@@ -201,7 +202,7 @@ class Resharding {
 
  private:
   array_store::PlannedWrite plan(const CheckpointableEntry& item, const formats::Index& index,
-                                 RecutItem& done) {
+                                 const std::shared_ptr<const ArrayReader>& arrays, RecutItem& done) {
     std::vector<ShardableTensor> tensors;
     std::vector<std::string_view> paths;  // Of those, in the checkpointable.
     std::deque<std::string> keys;         // Of those, which refer to them.
@@ -239,7 +240,7 @@ class Resharding {
         Region region{std::string(path), tensor.dtype, tensor.full, part.box ? *part.box : tensor.region()};
         const Box box = region.box;
         writer.add_source(path, tensor.full, box, tensor.dtype,
-                          std::make_shared<RegionSource>(source_->root(), item.name, std::move(region)));
+                          std::make_shared<RegionSource>(arrays, std::move(region)));
       }
     }
     array_store::PlannedWrite planned = std::move(writer).lay_out();
@@ -257,12 +258,13 @@ class Resharding {
   }
 
   /// One batch is read while the one before is written.
-  void write(const CheckpointableEntry& item, const array_store::PlannedFile& planned) {
+  void write(const ArrayReader& arrays, const CheckpointableEntry& item,
+             const array_store::PlannedFile& planned) {
     store::AssembledFile file =
         assembly_.create(fmt::format("{}/{}", item.directory, planned.name), planned.size_bytes);
     std::optional<BatchReading> current;
     for (const Batch& batch : divide(planned.pieces)) {
-      BatchReading next(source_->root(), item.name, batch);
+      BatchReading next(arrays, batch);
       if (current) {
         file.append(current->wait());
       }

@@ -2,13 +2,10 @@
 #include "cli/stored_regions.hpp"
 
 #include <cstring>
-#include <map>
-#include <string_view>
+#include <vector>
 
-#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/sharding/flat_range.hpp"
-
-#include "cli/partial_load.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -31,22 +28,13 @@ void want(AbstractShardedArray& wanted, const RegionRange& range) {
 
 }  // namespace
 
-RangesLoad::RangesLoad(const std::filesystem::path& source, const std::string& item,
-                       std::span<const RegionRange> ranges) {
-  std::map<std::string_view, AbstractShardedArray> arrays;
+ArrayReading start_ranges(const ArrayReader& arrays, std::span<const RegionRange> ranges) {
+  WantedBoxes boxes;
   for (const RegionRange& range : ranges) {
     const Region& region = *range.region;
-    want(arrays.try_emplace(region.path, region.shape, region.dtype).first->second, range);
+    want(boxes.try_emplace(region.path, region.shape, region.dtype).first->second, range);
   }
-  PartialLoad load;
-  for (auto& [path, boxes] : arrays) {
-    load.want(path, std::move(boxes));
-  }
-  response_ = load.start(source, item);
-}
-
-void RangesLoad::wait() {
-  static_cast<void>(response_.wait());
+  return arrays.start(boxes);
 }
 
 void RegionSource::read(std::uint64_t offset_bytes, std::span<std::byte> out) const {
@@ -56,7 +44,7 @@ void RegionSource::read(std::uint64_t offset_bytes, std::span<std::byte> out) co
   const std::uint64_t end = (offset_bytes + out.size() + unit - 1) / unit * unit;
   std::vector<std::byte> around(end - begin);
   const RegionRange range{&region_, begin, around};
-  RangesLoad(source_, item_, std::span(&range, 1)).wait();
+  start_ranges(*arrays_, std::span(&range, 1)).wait();
   std::memcpy(out.data(), around.data() + (offset_bytes - begin), out.size());
 }
 

@@ -3,17 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/core/load.hpp"
-#include "cairn/core/response.hpp"
 #include "cairn/staging/pieces.hpp"
+#include "cairn/tools/array_reader.hpp"
 
 namespace cairn::cli {
 
@@ -35,36 +33,26 @@ struct RegionRange {
   std::span<std::byte> out;
 };
 
-/// Reads ranges of the arrays of a checkpointable, and verifies them, concurrently with the program.
+/// Starts to read ranges of arrays.
 ///
-/// Ownership: what `out` of the ranges refers to must live as long as this does.
-class RangesLoad {
- public:
-  RangesLoad(const std::filesystem::path& source, const std::string& item,
-             std::span<const RegionRange> ranges);
-
-  /// Errors: as load_checkpointables.
-  void wait();
-
- private:
-  LoadResponse response_;
-};
+/// Ownership: what `out` of the ranges refers to must live as long as the reading.
+/// Errors:    as ArrayReader::start.
+[[nodiscard]] ArrayReading start_ranges(const ArrayReader& arrays, std::span<const RegionRange> ranges);
 
 /// A region as a file of another checkpoint holds it.
 class RegionSource final : public ByteSource {
  public:
-  RegionSource(std::filesystem::path source, std::string item, Region region)
-      : source_(std::move(source)), item_(std::move(item)), region_(std::move(region)) {}
+  RegionSource(std::shared_ptr<const ArrayReader> arrays, Region region)
+      : arrays_(std::move(arrays)), region_(std::move(region)) {}
 
   [[nodiscard]] const Region& region() const { return region_; }
 
-  /// By a load of its own: RangesLoad reads many at once.
+  /// Alone: start_ranges reads many at once.
   void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override;
   [[nodiscard]] std::string describe() const override { return region_.path; }
 
  private:
-  const std::filesystem::path source_;
-  const std::string item_;
+  const std::shared_ptr<const ArrayReader> arrays_;
   const Region region_;
 };
 

@@ -8,9 +8,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/abstract_tree.hpp"
 
-#include "cli/partial_load.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -131,9 +129,9 @@ std::vector<Array> load_boxes(const ArrayPlace& array, const std::vector<Box>& b
     loaded.emplace_back(box.extents(), array.dtype);
     wanted.place_into(box, loaded.back());
   }
-  PartialLoad load;
-  load.want(array.path, std::move(wanted));
-  static_cast<void>(load.start(array.source, array.item).wait());
+  WantedBoxes all;
+  all.emplace(array.path, std::move(wanted));
+  ArrayReader(array.source, array.item).start(all).wait();
   return loaded;
 }
 

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/tools/array_reader.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cairn/array_store/reader.hpp"
+#include "cairn/async/awaitable.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/index.hpp"
+
+#include "async/internal/event.hpp"
+#include "async/internal/start.hpp"
+#include "io/internal/syscalls.hpp"
+#include "staging/internal/own_plane.hpp"
+#include "staging/internal/range_reader.hpp"
+#include "store/internal/source.hpp"
+
+namespace cairn {
+namespace {
+
+using array_store::StoredFiles;
+
+Awaitable<> read_ranges(staging::DataPlane* plane, std::shared_ptr<const store::Source> source,
+                        std::string relative, std::vector<DestinationPiece> pieces) {
+  staging::RangeReader reader(*plane, source->to_read(relative, true), std::move(pieces));
+  co_await reader.read();
+}
+
+Awaitable<std::string> read_text(staging::DataPlane* plane, std::shared_ptr<const store::Source> source,
+                                 std::string relative) {
+  std::string text;
+  std::function<void()> read = [&] { text = source->read_verified(plane->engine, relative); };
+  co_await plane->run_call(std::move(read));
+  co_return text;
+}
+
+/// The files of a checkpointable, as a source has them.
+class SourceFiles final : public StoredFiles {
+ public:
+  SourceFiles(staging::DataPlane& plane, std::shared_ptr<const store::Source> source, std::string directory)
+      : plane_(plane), source_(std::move(source)), directory_(std::move(directory)) {}
+
+  [[nodiscard]] std::filesystem::path directory() const override { return source_->root() / directory_; }
+  [[nodiscard]] std::vector<std::string> names() const override { return source_->files(directory_); }
+  [[nodiscard]] std::string named_file() const override { return source_->named_file(); }
+  [[nodiscard]] std::optional<std::uint64_t> size_bytes(std::string_view file) const override {
+    return source_->file_bytes(relative(file));
+  }
+  [[nodiscard]] Awaitable<std::string> read(std::string file) const override {
+    return read_text(&plane_, source_, relative(file));
+  }
+  [[nodiscard]] Awaitable<> read_pieces(std::string file,
+                                        std::vector<DestinationPiece> pieces) const override {
+    return read_ranges(&plane_, source_, relative(file), std::move(pieces));
+  }
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(std::string_view file) const override {
+    return source_->map_file(relative(file));
+  }
+
+ private:
+  [[nodiscard]] std::string relative(std::string_view file) const {
+    return directory_.empty() ? std::string(file) : fmt::format("{}/{}", directory_, file);
+  }
+
+  staging::DataPlane& plane_;
+  const std::shared_ptr<const store::Source> source_;
+  const std::string directory_;
+};
+
+Awaitable<> open_index(std::shared_ptr<const StoredFiles> files, std::optional<formats::Index>* index) {
+  index->emplace(co_await array_store::open_index(std::move(files)));
+}
+
+/// The checkpointable of that name; without one the only one that has arrays.
+const store::SourceItem& choose(const store::Source& source, const std::string& name) {
+  std::vector<std::string_view> names;
+  const store::SourceItem* chosen = nullptr;
+  for (const store::SourceItem& item : source.items()) {
+    const bool has_arrays = source.manifest() == nullptr ||
+                            source.file_bytes(fmt::format("{}/{}", item.directory, array_store::kIndexFile));
+    if (has_arrays) {
+      names.emplace_back(item.name);
+    }
+    if (item.name == name || (name.empty() && has_arrays)) {
+      chosen = &item;
+    }
+  }
+  if (chosen == nullptr) {
+    throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}' with arrays; it has: {}",
+                                             source.path().string(), name, fmt::join(names, ", ")));
+  }
+  if (name.empty() && names.size() > 1) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} has several checkpointables with arrays; name one of: {}",
+                            source.path().string(), fmt::join(names, ", ")));
+  }
+  return *chosen;
+}
+
+}  // namespace
+
+struct ArrayReader::State {
+  State(const std::filesystem::path& path, const std::string& checkpointable)
+      : source(store::open_source(io::posix_syscalls(), path)),
+        own(io::posix_syscalls(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1)),
+        files(std::make_shared<const SourceFiles>(own.plane(), source,
+                                                  choose(*source, checkpointable).directory)) {
+    async::start(own.strand(), open_index(files, &index)).get();
+    index->check_numbers();
+  }
+
+  [[nodiscard]] formats::IndexEntry entry(std::string_view array) const {
+    const std::optional<std::size_t> found = index->find(array);
+    if (!found || index->entry(*found).kind != formats::EntryKind::array) {
+      throw Error(Errc::not_found, fmt::format("{} has no array '{}'", files->directory().string(), array));
+    }
+    return index->entry(*found);
+  }
+
+  const std::shared_ptr<const store::Source> source;
+  mutable staging::OwnPlane own;
+  const std::shared_ptr<const StoredFiles> files;
+  std::optional<formats::Index> index;
+};
+
+struct ArrayReading::State {
+  std::shared_ptr<const void> reader;  // Whose threads read.
+  std::vector<Array> arrays;           // What is read to.
+  async::Event ended;
+};
+
+ArrayReading::ArrayReading(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+ArrayReading::ArrayReading(ArrayReading&&) noexcept = default;
+
+ArrayReading& ArrayReading::operator=(ArrayReading&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+ArrayReading::~ArrayReading() {
+  if (state_) {
+    static_cast<void>(state_->ended.wait_for(std::chrono::nanoseconds::max()));
+  }
+}
+
+void ArrayReading::wait() const {
+  state_->ended.get();
+}
+
+ArrayReader::ArrayReader(const std::filesystem::path& path, const std::string& checkpointable)
+    : state_(std::make_shared<const State>(path, checkpointable)) {}
+
+ArrayReader::~ArrayReader() = default;
+ArrayReader::ArrayReader(ArrayReader&&) noexcept = default;
+ArrayReader& ArrayReader::operator=(ArrayReader&&) noexcept = default;
+
+std::vector<std::string> ArrayReader::names() const {
+  std::vector<std::string> names;
+  formats::IndexArray array;
+  for (std::size_t i = 0; state_->index->next_array(i, array); ++i) {
+    names.emplace_back(array.name);
+  }
+  return names;
+}
+
+AbstractArray ArrayReader::form(std::string_view array) const {
+  const formats::IndexArray stored = state_->index->array(state_->entry(array));
+  return {Shape(stored.dims), stored.dtype};
+}
+
+Array ArrayReader::read(std::string_view array) const {
+  return read(array, Box::whole(form(array).shape));
+}
+
+Array ArrayReader::read(std::string_view array, const Box& box) const {
+  const AbstractArray stored = form(array);
+  Array read(box.extents(), stored.dtype);
+  WantedBoxes boxes;
+  boxes.try_emplace(std::string(array), stored.shape, stored.dtype).first->second.place_into(box, read);
+  start(boxes).wait();
+  return read;
+}
+
+ArrayReading ArrayReader::start(const WantedBoxes& boxes) const {
+  // An array that is wanted under several names is read once for each.
+  std::vector<std::vector<array_store::WantedArray>> rounds;
+  std::map<std::uint64_t, std::size_t> seen;
+  for (const auto& [name, of_array] : boxes) {
+    array_store::WantedArray array;
+    array.entry = state_->entry(name);
+    array.boxes = &of_array;
+    const std::size_t round = seen[state_->index->array(array.entry).number]++;
+    rounds.resize(std::max(rounds.size(), round + 1));
+    rounds[round].push_back(array);
+  }
+  auto reading = std::make_unique<ArrayReading::State>();
+  std::vector<Awaitable<>> reads;
+  for (const std::vector<array_store::WantedArray>& wanted : rounds) {
+    array_store::ReadPlan plan = array_store::plan_read(*state_->index, wanted, {}, *state_->files);
+    std::move(plan.arrays.begin(), plan.arrays.end(), std::back_inserter(reading->arrays));
+    reads.push_back(array_store::read(state_->files, std::move(plan.pieces), std::move(plan.notes)));
+  }
+  reading->reader = state_;
+  reading->ended = async::start(state_->own.strand(), async::when_all(std::move(reads)));
+  return ArrayReading(std::move(reading));
+}
+
+}  // namespace cairn
