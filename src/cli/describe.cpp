@@ -30,8 +30,6 @@
 namespace cairn::cli {
 namespace {
 
-constexpr std::size_t kMostTextBytes = 60;  // Of a string that is shown to people.
-
 /// A few small files are read: a ring and many threads would cost more than they bring.
 ContextOptions small_context() {
   ContextOptions options;
@@ -123,11 +121,6 @@ bool is_foreign(const CheckpointMetadata& metadata) {
   return metadata.uuid.empty();
 }
 
-std::string shown_path(std::string_view path, bool is_foreign) {
-  const std::vector<std::string> keys = is_foreign ? formats::split_path(path) : std::vector<std::string>();
-  return keys.size() == 1 ? keys.front() : std::string(path);
-}
-
 std::string part_title(std::string_view checkpointable, std::string_view path) {
   return printable(path.empty() ? checkpointable : path);
 }
@@ -135,26 +128,6 @@ std::string part_title(std::string_view checkpointable, std::string_view path) {
 std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign) {
   return array.alias_of.empty() ? size_text(array.bytes)
                                 : fmt::format("is {}", printable(shown_path(array.alias_of, is_foreign)));
-}
-
-std::string value_text(const DescribedValue& value) {
-  const auto text = [](const auto& held) -> std::string {
-    using Held = std::decay_t<decltype(held)>;
-    if constexpr (std::is_same_v<Held, std::monostate>) {
-      return "";
-    } else if constexpr (std::is_same_v<Held, std::string>) {
-      return held.size() <= kMostTextBytes ? json_string(held) : count_text(held.size(), "byte");
-    } else if constexpr (std::is_same_v<Held, std::vector<std::byte>>) {
-      return count_text(held.size(), "byte");
-    } else {
-      return fmt::to_string(held);
-    }
-  };
-  return std::visit(text, value.value);
-}
-
-std::string problem_text(const ItemMetadata& item) {
-  return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
 }
 
 void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <thread>
@@ -45,7 +44,7 @@ Awaitable<std::string> read_text(staging::DataPlane* plane, std::shared_ptr<cons
   co_return text;
 }
 
-/// The files of a checkpointable, as a source has them.
+/// The files of a checkpointable, as a source has them. The plane outlives what reads them.
 class SourceFiles final : public StoredFiles {
  public:
   SourceFiles(staging::DataPlane& plane, std::shared_ptr<const store::Source> source, std::string directory)
@@ -102,7 +101,7 @@ const store::SourceItem& choose(const store::Source& source, const std::string& 
   }
   if (name.empty() && names.size() > 1) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{} has several checkpointables with arrays; name one of: {}",
+                fmt::format("{} has several checkpointables with arrays, choose one: {}",
                             source.path().string(), fmt::join(names, ", ")));
   }
   return *chosen;
@@ -123,48 +122,38 @@ struct ArrayReader::State {
   [[nodiscard]] formats::IndexEntry entry(std::string_view array) const {
     const std::optional<std::size_t> found = index->find(array);
     if (!found || index->entry(*found).kind != formats::EntryKind::array) {
-      throw Error(Errc::not_found, fmt::format("{} has no array '{}'", files->directory().string(), array));
+      throw Error(Errc::not_found, fmt::format("{} has no array {}", files->directory().string(), formats::shown(array)));
     }
     return index->entry(*found);
   }
 
   const std::shared_ptr<const store::Source> source;
-  mutable staging::OwnPlane own;
+  staging::OwnPlane own;
   const std::shared_ptr<const StoredFiles> files;
   std::optional<formats::Index> index;
 };
 
 struct ArrayReading::State {
+  State() = default;
+  ~State() { static_cast<void>(ended.wait_for(std::chrono::nanoseconds::max())); }
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
   std::shared_ptr<const void> reader;  // Whose threads read.
-  std::vector<Array> arrays;           // What is read to.
-  async::Event ended;
+  std::vector<Array> arrays;           // What they read to.
+  async::Event ended = async::Event::happened();
 };
 
-ArrayReading::ArrayReading(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+ArrayReading::ArrayReading(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
-ArrayReading::ArrayReading(ArrayReading&&) noexcept = default;
-
-ArrayReading& ArrayReading::operator=(ArrayReading&& other) noexcept {
-  std::swap(state_, other.state_);
-  return *this;
-}
-
-ArrayReading::~ArrayReading() {
-  if (state_) {
-    static_cast<void>(state_->ended.wait_for(std::chrono::nanoseconds::max()));
-  }
-}
-
-void ArrayReading::wait() const {
+const std::vector<Array>& ArrayReading::wait() const {
   state_->ended.get();
+  return state_->arrays;
 }
 
 ArrayReader::ArrayReader(const std::filesystem::path& path, const std::string& checkpointable)
     : state_(std::make_shared<const State>(path, checkpointable)) {}
-
-ArrayReader::~ArrayReader() = default;
-ArrayReader::ArrayReader(ArrayReader&&) noexcept = default;
-ArrayReader& ArrayReader::operator=(ArrayReader&&) noexcept = default;
 
 std::vector<std::string> ArrayReader::names() const {
   std::vector<std::string> names;
@@ -186,35 +175,23 @@ Array ArrayReader::read(std::string_view array) const {
 
 Array ArrayReader::read(std::string_view array, const Box& box) const {
   const AbstractArray stored = form(array);
-  Array read(box.extents(), stored.dtype);
   WantedBoxes boxes;
-  boxes.try_emplace(std::string(array), stored.shape, stored.dtype).first->second.place_into(box, read);
-  start(boxes).wait();
-  return read;
+  boxes.try_emplace(std::string(array), stored.shape, stored.dtype).first->second.want(box);
+  return start(boxes).wait().front();
 }
 
 ArrayReading ArrayReader::start(const WantedBoxes& boxes) const {
-  // An array that is wanted under several names is read once for each.
-  std::vector<std::vector<array_store::WantedArray>> rounds;
-  std::map<std::uint64_t, std::size_t> seen;
+  std::vector<array_store::WantedArray> wanted;
   for (const auto& [name, of_array] : boxes) {
-    array_store::WantedArray array;
-    array.entry = state_->entry(name);
-    array.boxes = &of_array;
-    const std::size_t round = seen[state_->index->array(array.entry).number]++;
-    rounds.resize(std::max(rounds.size(), round + 1));
-    rounds[round].push_back(array);
+    wanted.push_back({state_->entry(name), nullptr, &of_array});
   }
-  auto reading = std::make_unique<ArrayReading::State>();
-  std::vector<Awaitable<>> reads;
-  for (const std::vector<array_store::WantedArray>& wanted : rounds) {
-    array_store::ReadPlan plan = array_store::plan_read(*state_->index, wanted, {}, *state_->files);
-    std::move(plan.arrays.begin(), plan.arrays.end(), std::back_inserter(reading->arrays));
-    reads.push_back(array_store::read(state_->files, std::move(plan.pieces), std::move(plan.notes)));
-  }
+  array_store::ReadPlan plan = array_store::plan_read(*state_->index, wanted, {}, *state_->files);
+  const auto reading = std::make_shared<ArrayReading::State>();
   reading->reader = state_;
-  reading->ended = async::start(state_->own.strand(), async::when_all(std::move(reads)));
-  return ArrayReading(std::move(reading));
+  reading->arrays = std::move(plan.arrays);
+  reading->ended = async::start(
+      state_->own.strand(), array_store::read(state_->files, std::move(plan.pieces), std::move(plan.notes)));
+  return ArrayReading(reading);
 }
 
 }  // namespace cairn
