@@ -5,9 +5,7 @@
 #include <cmath>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,10 +13,9 @@
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/formats/index.hpp"
 
-#include "base/internal/json_string.hpp"
 #include "base/internal/printable.hpp"
+#include "cli/elements.hpp"
 #include "cli/paths.hpp"
 #include "cli/proto.hpp"
 #include "cli/shards.hpp"
@@ -66,12 +63,12 @@ void write_extreme(JsonWriter& json, const std::string& text) {
   }
 }
 
-void write_statistics(JsonWriter& json, const Statistics& statistics) {
+void write_statistics(JsonWriter& json, const ArrayStatistics& statistics, DType dtype) {
   json.key("stats").begin_object(JsonLayout::line);
   json.key("min");
-  write_extreme(json, statistics.min);
+  write_extreme(json, number_text(statistics.min, dtype));
   json.key("max");
-  write_extreme(json, statistics.max);
+  write_extreme(json, number_text(statistics.max, dtype));
   json.key("mean");
   const double mean = statistics.mean.value_or(0);
   if (std::isfinite(mean)) {
@@ -131,7 +128,7 @@ std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign) {
 }
 
 void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
-                  Parts parts, std::span<const Statistics> statistics) {
+                  Parts parts, std::span<const ArrayStatistics> statistics) {
   json.key("arrays").begin_list();
   auto next = statistics.begin();
   for (const ArrayEntry& array : arrays) {
@@ -156,7 +153,7 @@ void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries
       write_shards(json, item, array);
     }
     if (next != statistics.end()) {
-      write_statistics(json, *next++);
+      write_statistics(json, *next++, array.dtype);
     }
     json.end();
   }
