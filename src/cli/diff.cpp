@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cairn/tools/diff.hpp"
+
 #include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
-
-#include "cairn/tools/diff.hpp"
 
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"

@@ -25,7 +25,8 @@ bool is_json(std::string_view name) {
 }
 
 /// Gives the texts with the names of their files to `take`.
-void read_texts(const tools::CheckpointView& checkpoint, const std::string& item, const Description& description,
+void read_texts(const tools::CheckpointView& checkpoint, const std::string& item,
+                const Description& description,
                 const std::function<void(const std::string& name, std::string text)>& take) {
   const auto files = checkpoint.files(item);
   for (const std::string& name : description.texts) {

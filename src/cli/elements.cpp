@@ -20,7 +20,8 @@ namespace {
 using Eight = std::array<double, 8>;  // So many fill whole bytes, also of packed types.
 
 /// Stores eight of the nearest value of `dtype`; returns the bytes that they take.
-std::span<const std::byte> stored_as(double value, DType dtype, std::array<std::byte, sizeof(Eight)>& stored) {
+std::span<const std::byte> stored_as(double value, DType dtype,
+                                     std::array<std::byte, sizeof(Eight)>& stored) {
   Eight values{};
   values.fill(value);
   const auto used = std::span(stored).first(bits(dtype));
@@ -32,7 +33,8 @@ std::span<const std::byte> stored_as(double value, DType dtype, std::array<std::
 double rounded(double value, DType dtype) {
   std::array<std::byte, sizeof(Eight)> stored{};
   Eight values{};
-  cast(stored_as(value, dtype, stored), dtype, std::as_writable_bytes(std::span(values)), DType::float64, Narrowing::allowed);
+  cast(stored_as(value, dtype, stored), dtype, std::as_writable_bytes(std::span(values)), DType::float64,
+       Narrowing::allowed);
   return values[0];
 }
 

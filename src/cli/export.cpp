@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cairn/tools/export.hpp"
+
 #include <array>
 #include <string>
 #include <string_view>
@@ -6,8 +8,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include "cairn/tools/export.hpp"
 
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
@@ -45,7 +45,11 @@ void write_names(JsonWriter& json, std::string_view key, const std::vector<std::
 }
 
 void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan& plan) {
-  json.begin_object().key("path").value(arguments.other.string()).key("checkpointable").value(plan.checkpointable);
+  json.begin_object()
+      .key("path")
+      .value(arguments.other.string())
+      .key("checkpointable")
+      .value(plan.checkpointable);
   json.key("files").begin_list();
   for (const ExportedFile& file : plan.files) {
     json.begin_object(JsonLayout::line).key("name").value(file.name);

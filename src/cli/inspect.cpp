@@ -97,8 +97,9 @@ void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::s
     json.key("kind").value(description.kind);
   }
   write_policies(json, description.policies);
-  write_arrays(json, item, description.arrays, checkpoint.is_foreign(), Parts::shown,
-               has_statistics ? gather(checkpoint, title, description.arrays) : std::vector<ArrayStatistics>());
+  write_arrays(
+      json, item, description.arrays, checkpoint.is_foreign(), Parts::shown,
+      has_statistics ? gather(checkpoint, title, description.arrays) : std::vector<ArrayStatistics>());
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
     write_value(json, value);
@@ -141,9 +142,9 @@ void print_statistics(Output& out, const CheckpointView& checkpoint, std::string
     auto next = statistics.begin();
     for (const ArrayEntry& array : entries) {
       const ArrayStatistics& of = *next++;
-      row({part_title(title, shown_path(array.name, checkpoint.is_foreign())), or_dash(number_text(of.min, array.dtype)),
-           or_dash(number_text(of.max, array.dtype)), of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans),
-           count_text(of.zeros)});
+      row({part_title(title, shown_path(array.name, checkpoint.is_foreign())),
+           or_dash(number_text(of.min, array.dtype)), or_dash(number_text(of.max, array.dtype)),
+           of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans), count_text(of.zeros)});
     }
   });
 }

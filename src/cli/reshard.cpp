@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/internal/reshard.hpp"
+
 #include <array>
 #include <memory>
 #include <vector>
@@ -8,7 +10,6 @@
 #include "cli/paths.hpp"
 #include "cli/recut_policy.hpp"
 #include "cli/text.hpp"
-#include "tools/internal/reshard.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -122,7 +122,8 @@ struct ArrayReader::State {
   [[nodiscard]] formats::IndexEntry entry(std::string_view array) const {
     const std::optional<std::size_t> found = index->find(array);
     if (!found || index->entry(*found).kind != formats::EntryKind::array) {
-      throw Error(Errc::not_found, fmt::format("{} has no array {}", files->directory().string(), formats::shown(array)));
+      throw Error(Errc::not_found,
+                  fmt::format("{} has no array {}", files->directory().string(), formats::shown(array)));
     }
     return index->entry(*found);
   }

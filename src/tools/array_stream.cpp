@@ -22,8 +22,8 @@ void want(WantedBoxes& boxes, const Region& region, std::uint64_t begin_bytes, s
   const std::uint64_t element_bytes = bits(region.dtype) / 8;
   const std::uint64_t begin = begin_bytes / element_bytes;
   for (const FlatPiece& piece : boxes_of_flat_range(region.box, begin, begin + bytes / element_bytes)) {
-    wanted.place_into(piece.box, MutableArrayView(data + piece.first * element_bytes, piece.box.extents(),
-                                                  region.dtype));
+    wanted.place_into(
+        piece.box, MutableArrayView(data + piece.first * element_bytes, piece.box.extents(), region.dtype));
   }
 }
 
@@ -63,7 +63,8 @@ std::unique_ptr<ArrayStream::Batch> ArrayStream::start() {
     const Region& region = regions_[region_];
     const std::uint64_t size = region.size_bytes();
     const std::uint64_t unit = is_packed(region.dtype) ? size : bits(region.dtype) / 8;
-    const std::uint64_t room = bytes == 0 ? std::max(kBatchBytes, unit) : kBatchBytes - std::min(kBatchBytes, bytes);
+    const std::uint64_t room =
+        bytes == 0 ? std::max(kBatchBytes, unit) : kBatchBytes - std::min(kBatchBytes, bytes);
     const std::uint64_t taken = size == 0 ? 0 : std::min(size - begin_bytes_, room / unit * unit);
     if (taken > 0) {
       batch->runs.push_back({region_, begin_bytes_, taken});

@@ -226,7 +226,7 @@ void Comparer::compare_custom_metadata() {
   // Foreign files have none to compare with.
   if (a_.is_whole() && b_.is_whole() && a_.metadata().custom_metadata != b_.metadata().custom_metadata) {
     tools::compare_json("custom metadata", Aspect::metadata, a_.metadata().custom_metadata,
-                 b_.metadata().custom_metadata, result_.differences);
+                        b_.metadata().custom_metadata, result_.differences);
   }
 }
 
@@ -385,8 +385,8 @@ void Comparer::compare_texts(const ItemPair& item, const std::vector<std::string
     }
     const std::uint64_t bytes = std::max(left->second.size_bytes, right->second.size_bytes);
     if (name.ends_with(".json")) {
-      tools::compare_json(item.name_a, Aspect::value, a_.read(left->second, bytes), b_.read(right->second, bytes),
-                   result_.differences);
+      tools::compare_json(item.name_a, Aspect::value, a_.read(left->second, bytes),
+                          b_.read(right->second, bytes), result_.differences);
     } else if (bytes <= kMostLineBytes) {
       compare_lines(item.name_a, a_.read(left->second, bytes), b_.read(right->second, bytes));
     }
@@ -449,7 +449,8 @@ std::string_view name(Difference::Aspect aspect) noexcept {
 
 CheckpointDiff diff_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b,
                                 const DiffOptions& options, const Context& context) {
-  return diff_checkpoints(checkpointables_metadata(a, context), checkpointables_metadata(b, context), options);
+  return diff_checkpoints(checkpointables_metadata(a, context), checkpointables_metadata(b, context),
+                          options);
 }
 
 CheckpointDiff diff_checkpoints(CheckpointMetadata a, CheckpointMetadata b, const DiffOptions& options) {

@@ -233,8 +233,9 @@ ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& 
       plan.aliases.emplace_back(array.name);
       continue;
     }
-    plan.arrays.push_back({std::string(array.name), exported_name(plan.checkpointable, array.name, options.separator),
-                           array.dtype, array.shape, array.bytes});
+    plan.arrays.push_back({std::string(array.name),
+                           exported_name(plan.checkpointable, array.name, options.separator), array.dtype,
+                           array.shape, array.bytes});
   }
   for (const DescribedValue& value : description.values) {
     plan.left_out.push_back(value.name);
@@ -249,8 +250,10 @@ ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& 
   }
   add_files(plan, 0, plan.arrays.size());
   if (plan.files.size() != 1) {
-    refuse(fmt::format("{} do not fit into the header of one file: export a folder (--format hf or ExportOptions::is_folder)",
-                       tools::count_text(plan.arrays.size(), "array")));
+    refuse(
+        fmt::format("{} do not fit into the header of one file: export a folder (--format hf or "
+                    "ExportOptions::is_folder)",
+                    tools::count_text(plan.arrays.size(), "array")));
   }
   return plan;
 }
@@ -275,7 +278,8 @@ ExportPlan export_arrays(const CheckpointMetadata& from, const std::filesystem::
   ExportStaging staging(std::move(parent), named);
   const ArrayReader reader(from.path, plan.checkpointable);
   for (const ExportedFile& file : plan.files) {
-    write_file(reader, std::span(plan.arrays).subspan(file.first_array, file.arrays), file.name, staging.folder());
+    write_file(reader, std::span(plan.arrays).subspan(file.first_array, file.arrays), file.name,
+               staging.folder());
   }
   if (plan.files.size() > 1) {
     write_index(plan, staging.folder());

@@ -260,9 +260,8 @@ std::vector<RecutItem> reshard(const std::filesystem::path& from, const std::fil
     }
   }
   if (resharding.items().empty()) {
-    throw Error(Errc::invalid_argument, name.empty()
-                                            ? "no checkpointable has arrays"
-                                            : fmt::format("'{}' has no arrays", name));
+    throw Error(Errc::invalid_argument,
+                name.empty() ? "no checkpointable has arrays" : fmt::format("'{}' has no arrays", name));
   }
   resharding.copy_others();
   require_same(*source);

@@ -2,7 +2,7 @@
 #include "cairn/tools/diff.hpp"
 
 #include <cstdint>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -60,8 +60,8 @@ TEST(DiffCheckpoints, ReadsNothingOfFilesWithTheSameHashes) {
   save(folder / "a", tree_of({1, 2, 3}, 7));
   save(folder / "b", tree_of({1, 2, 3}, 7));
 
-  const CheckpointDiff diff = diff_checkpoints(checkpointables_metadata(folder / "a"),
-                                               checkpointables_metadata(folder / "b"));
+  const CheckpointDiff diff =
+      diff_checkpoints(checkpointables_metadata(folder / "a"), checkpointables_metadata(folder / "b"));
 
   EXPECT_TRUE(diff.differences.empty());
   EXPECT_EQ(diff.compared_bytes, 0u);

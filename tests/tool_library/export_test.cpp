@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -16,8 +17,8 @@ namespace cairn {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::Fails;
+using ::testing::HasSubstr;
 using testing::numbered;
 
 TEST(PlanExport, SaysWhatWouldBeWrittenAndWritesNothing) {
