@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/contract/handler.hpp"
+#include "cairn/core/load.hpp"
 #include "cairn/formats/index.hpp"
 
 #include "base/internal/json_string.hpp"

@@ -52,7 +52,7 @@ TEST_F(ArrayReaderTest, KnowsTheNamesAndFormsOfArraysOnly) {
 TEST_F(ArrayReaderTest, ReadsBoxesWhateverBoxesWereSaved) {
   const Array whole = numbered({8, 4});
   std::vector<Shard> shards;
-  for (const std::uint64_t row : {0, 2, 4, 6}) {
+  for (const std::uint64_t row : {0UL, 2UL, 4UL, 6UL}) {
     shards.push_back({Box({row, 0}, {2, 4}), whole.part(Box({row, 0}, {2, 4})).clone()});
   }
   save(path_, Tree{{"w", ShardedArray({8, 4}, DType::int32, std::move(shards))}});

@@ -5,8 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/contract/handler.hpp"
-#include "cairn/core/load.hpp"
+namespace cairn {
+struct DescribedValue;
+struct ItemMetadata;
+}  // namespace cairn
 
 namespace cairn::tools {
 
