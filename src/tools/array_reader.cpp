@@ -81,42 +81,48 @@ Awaitable<> open_index(std::shared_ptr<const StoredFiles> files, std::optional<f
   index->emplace(co_await array_store::open_index(std::move(files)));
 }
 
-/// The checkpointable of that name; without one the only one that has arrays.
-const store::SourceItem& choose(const store::Source& source, const std::string& name) {
-  std::vector<std::string_view> names;
-  const store::SourceItem* chosen = nullptr;
-  for (const store::SourceItem& item : source.items()) {
-    const bool has_arrays = source.manifest() == nullptr ||
-                            source.file_bytes(fmt::format("{}/{}", item.directory, array_store::kIndexFile));
-    if (has_arrays) {
-      names.emplace_back(item.name);
-    }
-    if (item.name == name || (name.empty() && has_arrays)) {
-      chosen = &item;
-    }
-  }
-  if (chosen == nullptr) {
-    throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}' with arrays; it has: {}",
-                                             source.path().string(), name, fmt::join(names, ", ")));
-  }
-  if (name.empty() && names.size() > 1) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("{} has several checkpointables with arrays, choose one: {}",
-                            source.path().string(), fmt::join(names, ", ")));
-  }
-  return *chosen;
+/// Returns whether a checkpointable may have arrays: files of other programs have no index of ours.
+bool may_have_arrays(const store::Source& source, const store::SourceItem& item) {
+  return source.manifest() == nullptr ||
+         source.file_bytes(fmt::format("{}/{}", item.directory, array_store::kIndexFile)).has_value();
 }
 
 }  // namespace
 
 struct ArrayReader::State {
-  State(const std::filesystem::path& path, const std::string& checkpointable)
+  State(const std::filesystem::path& path, const std::string& name)
       : source(store::open_source(io::posix_syscalls(), path)),
-        own(io::posix_syscalls(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1)),
-        files(std::make_shared<const SourceFiles>(own.plane(), source,
-                                                  choose(*source, checkpointable).directory)) {
-    async::start(own.strand(), open_index(files, &index)).get();
+        own(io::posix_syscalls(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1)) {
+    std::vector<std::string_view> names;
+    std::vector<std::string_view> chosen;
+    for (const store::SourceItem& item : source->items()) {
+      names.emplace_back(item.name);
+      if (name.empty() ? may_have_arrays(*source, item) : item.name == name) {
+        open(item, name.empty(), chosen);
+      }
+    }
+    if (chosen.empty()) {
+      throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}' with arrays; it has: {}",
+                                               source->path().string(), name, fmt::join(names, ", ")));
+    }
+    if (chosen.size() > 1) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{} has several checkpointables with arrays, choose one: {}",
+                              source->path().string(), fmt::join(chosen, ", ")));
+    }
     index->check_numbers();
+  }
+
+  /// Opens the index of a checkpointable, and keeps it unless it has to have arrays and has none.
+  void open(const store::SourceItem& item, bool must_have_arrays, std::vector<std::string_view>& chosen) {
+    auto opened = std::make_shared<const SourceFiles>(own.plane(), source, item.directory);
+    std::optional<formats::Index> its_index;
+    async::start(own.strand(), open_index(opened, &its_index)).get();
+    if (!must_have_arrays || its_index->array_count() > 0) {
+      chosen.emplace_back(item.name);
+      files = std::move(opened);
+      index = std::move(its_index);
+    }
   }
 
   [[nodiscard]] formats::IndexEntry entry(std::string_view array) const {
@@ -130,7 +136,7 @@ struct ArrayReader::State {
 
   const std::shared_ptr<const store::Source> source;
   staging::OwnPlane own;
-  const std::shared_ptr<const StoredFiles> files;
+  std::shared_ptr<const StoredFiles> files;
   std::optional<formats::Index> index;
 };
 

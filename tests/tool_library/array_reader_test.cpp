@@ -126,6 +126,13 @@ TEST_F(ArrayReaderTest, NeedsTheNameOfACheckpointableWhereSeveralHaveArrays) {
   EXPECT_THAT([&] { ArrayReader reader(folder_ / "nowhere"); }, Fails(Errc::not_found, HasSubstr("nowhere")));
 }
 
+TEST_F(ArrayReaderTest, NeedsNoNameWhereOnlyOneHasArrays) {
+  save_checkpointables(path_, {{"counts", Tree{{"step", 7}}}, {"model", Tree{{"w", numbered({3})}}}});
+
+  EXPECT_EQ(ArrayReader(path_).read("w"), numbered({3}));
+  EXPECT_TRUE(ArrayReader(path_, "counts").names().empty());
+}
+
 TEST_F(ArrayReaderTest, ReadsFilesOfOtherPrograms) {
   const std::filesystem::path file = testing::test_data() / "safetensors" / "tiny.safetensors";
   const Tree loaded = load(file);
