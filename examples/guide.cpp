@@ -13,6 +13,9 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json.hpp>
+#include <cairn/tools/array_reader.hpp>
+#include <cairn/tools/diff.hpp>
+#include <cairn/tools/export.hpp>
 #include <nlohmann/json.hpp>
 
 #include "own_folder.hpp"
@@ -291,6 +294,33 @@ void keep_the_best() {
   require(cairn::load("archive/best") == state, "the copy holds the same values");
 }
 
+void look_inside() {
+  const cairn::Array matrix = cairn::Array::zeros({2, 3}, cairn::DType::float32);
+  matrix.data<float>()[5] = 4;
+  cairn::save("run/tuned", {{"w", matrix}});
+  cairn::save("run/other", {{"w", cairn::Array::zeros({2, 3}, cairn::DType::float32)}});
+  // [boxes]
+  const cairn::ArrayReader reader("run/tuned");
+  for (const std::string& name : reader.names()) {
+    std::cout << name << ' ' << reader.form(name).shape << '\n';
+  }
+  const cairn::Array row = reader.read("w", cairn::Box({1, 0}, {1, 3}));
+  const std::vector<cairn::ArrayStatistics> statistics = reader.statistics(reader.names());
+  // [/boxes]
+  require(row == matrix.part(cairn::Box({1, 0}, {1, 3})), "the box has its elements");
+  require(statistics.front().zeros == 5, "zeros are counted");
+  // [diff]
+  cairn::DiffOptions options;
+  options.tolerance = 1e-3;
+  const cairn::CheckpointDiff diff = cairn::diff_checkpoints("run/tuned", "run/other", options);
+  for (const cairn::Difference& each : diff.differences) {
+    std::cout << each.name << ": " << name(each.aspect) << '\n';
+  }
+  cairn::export_arrays("run/tuned", "weights.safetensors");
+  // [/diff]
+  require(diff.differences.size() == 1, "one array differs");
+}
+
 void clean() {
   cairn::Tree state = {{"step", 0}};
   int step = 0;
@@ -341,6 +371,7 @@ int main() try {
   require(newest_or_none("run/none").is_null(), "absence is not mistaken for damage");
   keep_the_newest();
   keep_the_best();
+  look_inside();
   clean();
   return 0;
 } catch (const std::exception& error) {

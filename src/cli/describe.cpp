@@ -5,9 +5,7 @@
 #include <cmath>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,10 +13,9 @@
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/formats/index.hpp"
 
-#include "base/internal/json_string.hpp"
 #include "base/internal/printable.hpp"
+#include "cli/elements.hpp"
 #include "cli/paths.hpp"
 #include "cli/proto.hpp"
 #include "cli/shards.hpp"
@@ -29,8 +26,6 @@
 
 namespace cairn::cli {
 namespace {
-
-constexpr std::size_t kMostTextBytes = 60;  // Of a string that is shown to people.
 
 /// A few small files are read: a ring and many threads would cost more than they bring.
 ContextOptions small_context() {
@@ -68,12 +63,12 @@ void write_extreme(JsonWriter& json, const std::string& text) {
   }
 }
 
-void write_statistics(JsonWriter& json, const Statistics& statistics) {
+void write_statistics(JsonWriter& json, const ArrayStatistics& statistics, DType dtype) {
   json.key("stats").begin_object(JsonLayout::line);
   json.key("min");
-  write_extreme(json, statistics.min);
+  write_extreme(json, number_text(statistics.min, dtype));
   json.key("max");
-  write_extreme(json, statistics.max);
+  write_extreme(json, number_text(statistics.max, dtype));
   json.key("mean");
   const double mean = statistics.mean.value_or(0);
   if (std::isfinite(mean)) {
@@ -123,11 +118,6 @@ bool is_foreign(const CheckpointMetadata& metadata) {
   return metadata.uuid.empty();
 }
 
-std::string shown_path(std::string_view path, bool is_foreign) {
-  const std::vector<std::string> keys = is_foreign ? formats::split_path(path) : std::vector<std::string>();
-  return keys.size() == 1 ? keys.front() : std::string(path);
-}
-
 std::string part_title(std::string_view checkpointable, std::string_view path) {
   return printable(path.empty() ? checkpointable : path);
 }
@@ -137,28 +127,8 @@ std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign) {
                                 : fmt::format("is {}", printable(shown_path(array.alias_of, is_foreign)));
 }
 
-std::string value_text(const DescribedValue& value) {
-  const auto text = [](const auto& held) -> std::string {
-    using Held = std::decay_t<decltype(held)>;
-    if constexpr (std::is_same_v<Held, std::monostate>) {
-      return "";
-    } else if constexpr (std::is_same_v<Held, std::string>) {
-      return held.size() <= kMostTextBytes ? json_string(held) : count_text(held.size(), "byte");
-    } else if constexpr (std::is_same_v<Held, std::vector<std::byte>>) {
-      return count_text(held.size(), "byte");
-    } else {
-      return fmt::to_string(held);
-    }
-  };
-  return std::visit(text, value.value);
-}
-
-std::string problem_text(const ItemMetadata& item) {
-  return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
-}
-
 void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
-                  Parts parts, std::span<const Statistics> statistics) {
+                  Parts parts, std::span<const ArrayStatistics> statistics) {
   json.key("arrays").begin_list();
   auto next = statistics.begin();
   for (const ArrayEntry& array : arrays) {
@@ -183,7 +153,7 @@ void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries
       write_shards(json, item, array);
     }
     if (next != statistics.end()) {
-      write_statistics(json, *next++);
+      write_statistics(json, *next++, array.dtype);
     }
     json.end();
   }

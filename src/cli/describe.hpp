@@ -8,9 +8,10 @@
 #include <string_view>
 
 #include "cairn/core/load.hpp"
+#include "cairn/tools/array_reader.hpp"
 
 #include "cli/output.hpp"
-#include "cli/statistics.hpp"
+#include "tools/internal/text.hpp"
 
 namespace cairn::cli {
 
@@ -30,9 +31,9 @@ namespace cairn::cli {
 /// its own.
 [[nodiscard]] bool is_foreign(const CheckpointMetadata& metadata);
 
-/// The path of an array as people know it. Of foreign files it is the tensor's name, which a load takes as one key
-/// with escapes; of a data file of Cairn that is the path in its checkpoint.
-[[nodiscard]] std::string shown_path(std::string_view path, bool is_foreign);
+using tools::problem_text;
+using tools::shown_path;
+using tools::value_text;
 
 /// Returns what people call an array or a value: its path, or the name of the checkpointable where it is all
 /// there is.
@@ -41,19 +42,12 @@ namespace cairn::cli {
 /// How many bytes an array has, or of which one it is another name.
 [[nodiscard]] std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign);
 
-/// A value as people read it; empty when its kind says all.
-[[nodiscard]] std::string value_text(const DescribedValue& value);
-
-/// Returns what keeps a checkpointable from being described; empty when nothing does but that the tool lacks
-/// its handler, whose files are then shown.
-[[nodiscard]] std::string problem_text(const ItemMetadata& item);
-
 /// Says whether arrays that are divided are written with each of their parts, which may be many.
 enum class Parts : std::uint8_t { counted, shown };
 
 /// Writes the key "arrays" with the list of those of `item`; with what they hold, when `statistics` are as many.
 void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
-                  Parts parts, std::span<const Statistics> statistics = {});
+                  Parts parts, std::span<const ArrayStatistics> statistics = {});
 
 /// Writes the path, as it was typed, and what the checkpoint there says of itself: its uuid and times.
 void write_origin(JsonWriter& json, const std::filesystem::path& path, const CheckpointMetadata& metadata);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cairn/tools/diff.hpp"
+
 #include <array>
 #include <cmath>
 #include <string>
@@ -8,7 +10,7 @@
 
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
-#include "cli/comparison.hpp"
+#include "cli/describe.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
@@ -36,16 +38,16 @@ std::string pair_text(const Difference& difference) {
   if (difference.array) {
     return extent_text(*difference.array);
   }
-  if (difference.aspect == Aspect::only_in_a) {
+  if (difference.aspect == Difference::Aspect::only_in_a) {
     return printable(difference.a);
   }
-  if (difference.aspect == Aspect::only_in_b) {
+  if (difference.aspect == Difference::Aspect::only_in_b) {
     return printable(difference.b);
   }
   return fmt::format("{} | {}", printable(difference.a), printable(difference.b));
 }
 
-std::string compared_text(const Comparison& comparison) {
+std::string compared_text(const CheckpointDiff& comparison) {
   std::string text =
       fmt::format("{}, {}, {} of values compared", count_text(comparison.checkpointables, "checkpointable"),
                   count_text(comparison.arrays, "array"), size_text(comparison.compared_bytes));
@@ -55,9 +57,8 @@ std::string compared_text(const Comparison& comparison) {
   return text;
 }
 
-void print_comparison(Output& out, const CheckpointView& a, const CheckpointView& b,
-                      const Comparison& comparison) {
-  out.print("A  {}\nB  {}\n\n", path_text(a.path()), path_text(b.path()));
+void print_comparison(Output& out, const Arguments& arguments, const CheckpointDiff& comparison) {
+  out.print("A  {}\nB  {}\n\n", path_text(arguments.path), path_text(arguments.other));
   if (!comparison.differences.empty()) {
     const std::array<Column, 3> columns{{{"ASPECT"}, {"NAME"}, {"A | B"}}};
     print_table(out, "", columns, [&](const RowVisitor& row) {
@@ -87,19 +88,18 @@ void write_difference(JsonWriter& json, const Difference& difference) {
     }
     json.key("has_nan").value(array.has_nan);
   } else {
-    if (difference.aspect != Aspect::only_in_b) {
+    if (difference.aspect != Difference::Aspect::only_in_b) {
       json.key("a").value(difference.a);
     }
-    if (difference.aspect != Aspect::only_in_a) {
+    if (difference.aspect != Difference::Aspect::only_in_a) {
       json.key("b").value(difference.b);
     }
   }
   json.end();
 }
 
-void write_comparison(JsonWriter json, const CheckpointView& a, const CheckpointView& b,
-                      const Comparison& comparison) {
-  json.begin_object().key("a").value(a.path().string()).key("b").value(b.path().string());
+void write_comparison(JsonWriter json, const Arguments& arguments, const CheckpointDiff& comparison) {
+  json.begin_object().key("a").value(arguments.path.string()).key("b").value(arguments.other.string());
   json.key("is_equal").value(comparison.differences.empty());
   json.key("checkpointables").value(comparison.checkpointables).key("arrays").value(comparison.arrays);
   json.key("compared_bytes").value(comparison.compared_bytes);
@@ -111,27 +111,25 @@ void write_comparison(JsonWriter json, const CheckpointView& a, const Checkpoint
   json.end().end();
 }
 
-Comparison compare_with_bar(const CheckpointView& a, const CheckpointView& b, const Arguments& arguments) {
+CheckpointDiff compare_with_bar(const Arguments& arguments) {
   ProgressBar bar(stderr);
-  CompareOptions options;
+  DiffOptions options;
   options.compares_values = !arguments.metadata_only;
   options.tolerance = arguments.tolerance;
   options.progress = [&bar](std::uint64_t done_bytes, std::uint64_t total_bytes) {
     bar.update(done_bytes, total_bytes);
   };
-  return compare(a, b, options);
+  return diff_checkpoints(describe(arguments.path), describe(arguments.other), options);
 }
 
 }  // namespace
 
 int diff(const Arguments& arguments, Output& out) {
-  const CheckpointView a(arguments.path);
-  const CheckpointView b(arguments.other);
-  const Comparison comparison = compare_with_bar(a, b, arguments);
+  const CheckpointDiff comparison = compare_with_bar(arguments);
   if (arguments.is_json) {
-    write_comparison(json_to(out), a, b, comparison);
+    write_comparison(json_to(out), arguments, comparison);
   } else {
-    print_comparison(out, a, b, comparison);
+    print_comparison(out, arguments, comparison);
   }
   return comparison.differences.empty() ? 0 : 1;
 }

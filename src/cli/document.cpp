@@ -25,7 +25,8 @@ bool is_json(std::string_view name) {
 }
 
 /// Gives the texts with the names of their files to `take`.
-void read_texts(const CheckpointView& checkpoint, const std::string& item, const Description& description,
+void read_texts(const tools::CheckpointView& checkpoint, const std::string& item,
+                const Description& description,
                 const std::function<void(const std::string& name, std::string text)>& take) {
   const auto files = checkpoint.files(item);
   for (const std::string& name : description.texts) {
@@ -73,14 +74,14 @@ void print_lines(Output& out, std::string_view text, std::string_view indent, st
 
 }  // namespace
 
-void print_documents(Output& out, const CheckpointView& checkpoint, const std::string& item,
+void print_documents(Output& out, const tools::CheckpointView& checkpoint, const std::string& item,
                      const Description& description, std::string_view indent, std::size_t most_lines) {
   read_texts(checkpoint, item, description, [&](const std::string& name, const std::string& text) {
     print_lines(out, is_json(name) ? laid_out(text, name) : text, indent, most_lines);
   });
 }
 
-void write_documents(JsonWriter& json, const CheckpointView& checkpoint, const std::string& item,
+void write_documents(JsonWriter& json, const tools::CheckpointView& checkpoint, const std::string& item,
                      const Description& description) {
   if (description.texts.empty()) {
     return;

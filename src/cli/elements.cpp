@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -16,14 +17,24 @@
 namespace cairn::cli {
 namespace {
 
-/// The nearest value of `dtype`. Eight of them: so they fill whole bytes, also of packed types.
-double rounded(double value, DType dtype) {
-  std::array<double, 8> values{};
+using Eight = std::array<double, 8>;  // So many fill whole bytes, also of packed types.
+
+/// Stores eight of the nearest value of `dtype`; returns the bytes that they take.
+std::span<const std::byte> stored_as(double value, DType dtype,
+                                     std::array<std::byte, sizeof(Eight)>& stored) {
+  Eight values{};
   values.fill(value);
-  std::array<std::byte, 8 * sizeof(double)> stored{};
   const auto used = std::span(stored).first(bits(dtype));
   cast(std::as_bytes(std::span(values)), DType::float64, used, dtype, Narrowing::allowed);
-  cast(used, dtype, std::as_writable_bytes(std::span(values)), DType::float64, Narrowing::allowed);
+  return used;
+}
+
+/// The nearest value of `dtype`.
+double rounded(double value, DType dtype) {
+  std::array<std::byte, sizeof(Eight)> stored{};
+  Eight values{};
+  cast(stored_as(value, dtype, stored), dtype, std::as_writable_bytes(std::span(values)), DType::float64,
+       Narrowing::allowed);
   return values[0];
 }
 
@@ -111,6 +122,20 @@ std::string Elements::text(std::size_t i) const {
     default:
       return small_float_text(small_[i]);
   }
+}
+
+std::string number_text(const std::optional<ArrayStatistics::Number>& number, DType dtype) {
+  if (!number) {
+    return "";
+  }
+  if (const auto* integer = std::get_if<std::int64_t>(&*number)) {
+    return fmt::to_string(*integer);
+  }
+  if (const auto* integer = std::get_if<std::uint64_t>(&*number)) {
+    return fmt::to_string(*integer);
+  }
+  std::array<std::byte, sizeof(Eight)> stored{};
+  return Elements(stored_as(std::get<double>(*number), dtype, stored), dtype).text(0);
 }
 
 void Elements::write(JsonWriter& writer, std::size_t i) const {

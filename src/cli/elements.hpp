@@ -2,18 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
+#include "cairn/tools/array_reader.hpp"
 
 #include "base/internal/json_writer.hpp"
 
 namespace cairn::cli {
-
-/// How many elements are converted at once. A multiple of 8: whole bytes, also of packed types.
-inline constexpr std::size_t kBlockElements = 4096;
 
 /// The elements of a contiguous array, one by one, of any dtype.
 ///
@@ -36,5 +35,8 @@ class Elements {
   DType dtype_;
   std::vector<double> small_;  ///< Of the floating-point types that C++ lacks.
 };
+
+/// A number of an array of this type, as Elements shows it; empty when there is none.
+[[nodiscard]] std::string number_text(const std::optional<ArrayStatistics::Number>& number, DType dtype);
 
 }  // namespace cairn::cli

@@ -10,18 +10,21 @@
 
 #include <fmt/format.h>
 
+#include "cairn/tools/array_reader.hpp"
+
 #include "base/internal/printable.hpp"
-#include "cli/array_stream.hpp"
-#include "cli/checkpoint_view.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
+#include "cli/elements.hpp"
 #include "cli/shards.hpp"
-#include "cli/statistics.hpp"
 #include "cli/text.hpp"
+#include "tools/internal/checkpoint_view.hpp"
 
 namespace cairn::cli {
 namespace {
+
+using tools::CheckpointView;
 
 constexpr std::size_t kMostLines = 20;  // Of a document; `show` has all.
 constexpr std::size_t kMostFiles = 4;   // Of a policy.
@@ -73,24 +76,14 @@ void write_value(JsonWriter& json, const DescribedValue& described) {
 }
 
 /// Returns what the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
-std::vector<Statistics> gather(const CheckpointView& checkpoint, const std::string& title,
-                               const ArrayEntries& entries) {
-  std::vector<ExportedArray> arrays;
-  std::vector<StatisticsGatherer> gatherers;
-  std::vector<std::size_t> numbers;
+std::vector<ArrayStatistics> gather(const CheckpointView& checkpoint, const std::string& title,
+                                    const ArrayEntries& entries) {
+  std::vector<std::string> names;
   for (const ArrayEntry& entry : entries) {
-    numbers.push_back(arrays.size());
-    arrays.push_back({std::string(entry.name), "", entry.dtype, entry.shape, entry.bytes});
-    gatherers.emplace_back(entry.dtype);
+    names.emplace_back(entry.name);
   }
-  ArrayStream(checkpoint.path(), title, arrays).read(numbers, [&gatherers](const ArrayPiece& piece) {
-    gatherers[piece.array].add(piece.bytes);
-  });
-  std::vector<Statistics> statistics;
-  for (const StatisticsGatherer& gatherer : gatherers) {
-    statistics.push_back(gatherer.result());
-  }
-  return statistics;
+  return names.empty() ? std::vector<ArrayStatistics>()
+                       : ArrayReader(checkpoint.path(), title).statistics(names);
 }
 
 void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::string& title,
@@ -104,8 +97,9 @@ void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::s
     json.key("kind").value(description.kind);
   }
   write_policies(json, description.policies);
-  write_arrays(json, item, description.arrays, checkpoint.is_foreign(), Parts::shown,
-               has_statistics ? gather(checkpoint, title, description.arrays) : std::vector<Statistics>());
+  write_arrays(
+      json, item, description.arrays, checkpoint.is_foreign(), Parts::shown,
+      has_statistics ? gather(checkpoint, title, description.arrays) : std::vector<ArrayStatistics>());
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
     write_value(json, value);
@@ -140,17 +134,17 @@ void print_arrays(Output& out, const CheckpointView& checkpoint, std::string_vie
 }
 
 void print_statistics(Output& out, const CheckpointView& checkpoint, std::string_view title,
-                      const ArrayEntries& entries, const std::vector<Statistics>& statistics) {
+                      const ArrayEntries& entries, const std::vector<ArrayStatistics>& statistics) {
   const std::array<Column, 6> columns{
       {{"HOLDS"}, {"MIN", true}, {"MAX", true}, {"MEAN", true}, {"NANS", true}, {"ZEROS", true}}};
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     auto next = statistics.begin();
     for (const ArrayEntry& array : entries) {
-      const Statistics& of = *next++;
-      row({part_title(title, shown_path(array.name, checkpoint.is_foreign())), or_dash(of.min),
-           or_dash(of.max), of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans),
-           count_text(of.zeros)});
+      const ArrayStatistics& of = *next++;
+      row({part_title(title, shown_path(array.name, checkpoint.is_foreign())),
+           or_dash(number_text(of.min, array.dtype)), or_dash(number_text(of.max, array.dtype)),
+           of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans), count_text(of.zeros)});
     }
   });
 }
@@ -242,10 +236,10 @@ void print_item(Output& out, const CheckpointView& checkpoint, const std::string
 }  // namespace
 
 int inspect(const Arguments& arguments, Output& out) {
-  const CheckpointView checkpoint(arguments.path, arguments.name);
+  const CheckpointView checkpoint(describe(arguments.path, arguments.name));
   const CheckpointMetadata& metadata = checkpoint.metadata();
   if (!arguments.is_json) {
-    print_origin(out, checkpoint.path(), metadata);
+    print_origin(out, arguments.path, metadata);
     for (const auto& [title, item] : metadata) {
       print_item(out, checkpoint, title, item, arguments.has_statistics);
     }
@@ -257,7 +251,7 @@ int inspect(const Arguments& arguments, Output& out) {
   }
   JsonWriter json = json_to(out);
   json.begin_object();
-  write_origin(json, checkpoint.path(), metadata);
+  write_origin(json, arguments.path, metadata);
   json.key("checkpointables").begin_object();
   for (const auto& [title, item] : metadata) {
     json.key(title);

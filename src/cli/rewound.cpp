@@ -52,7 +52,7 @@ std::string checkpoints_text(const RewoundLine& line) {
 }
 
 /// Holds what lies in a directory, and what of it goes.
-struct Answer {
+struct RewoundAnswer {
   Rewound rewound;
   std::size_t lines = 0;  ///< That go, or are gone.
   std::uint64_t bytes = 0;
@@ -60,8 +60,8 @@ struct Answer {
   bool is_dry = true;
 };
 
-Answer answer_of(const Arguments& arguments) {
-  Answer answer;
+RewoundAnswer answer_of(const Arguments& arguments) {
+  RewoundAnswer answer;
   answer.rewound = find_rewound(arguments.path);
   answer.is_dry = !arguments.removes;
   const io::Directory root = open_root(arguments.path);
@@ -83,7 +83,7 @@ Answer answer_of(const Arguments& arguments) {
   return answer;
 }
 
-void print_answer(Output& out, const std::filesystem::path& path, const Answer& answer) {
+void print_answer(Output& out, const std::filesystem::path& path, const RewoundAnswer& answer) {
   out.print("{}\n", path_text(path));
   print_rewound(out, answer.rewound);
   out.print("\n{} {}, {}\n", answer.is_dry ? "would remove" : "removed",
@@ -93,7 +93,7 @@ void print_answer(Output& out, const std::filesystem::path& path, const Answer& 
   }
 }
 
-void write_answer(JsonWriter json, const std::filesystem::path& path, const Answer& answer) {
+void write_answer(JsonWriter json, const std::filesystem::path& path, const RewoundAnswer& answer) {
   json.begin_object().key("path").value(path.string()).key("is_dry_run").value(answer.is_dry);
   write_rewound(json, answer.rewound);
   json.key("removed").value(answer.lines).key("removed_bytes").value(answer.bytes).key("kept").begin_list();
@@ -149,7 +149,7 @@ void write_rewound(JsonWriter& json, const Rewound& rewound) {
 }
 
 int prune_rewound(const Arguments& arguments, Output& out) {
-  const Answer answer = answer_of(arguments);
+  const RewoundAnswer answer = answer_of(arguments);
   if (arguments.is_json) {
     write_answer(json_to(out), arguments.path, answer);
   } else {

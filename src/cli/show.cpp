@@ -19,7 +19,6 @@
 
 #include "base/internal/json_string.hpp"
 #include "base/internal/printable.hpp"
-#include "cli/checkpoint_view.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
@@ -27,9 +26,12 @@
 #include "cli/selection.hpp"
 #include "cli/text.hpp"
 #include "cli/window.hpp"
+#include "tools/internal/checkpoint_view.hpp"
 
 namespace cairn::cli {
 namespace {
+
+using tools::CheckpointView;
 
 constexpr std::size_t kMostTextBytes = 4096;  // Of a string or of bytes that are shown to people.
 
@@ -316,7 +318,7 @@ void show_array(const Named& named, const std::optional<std::string_view>& subsc
 }  // namespace
 
 int show(const Arguments& arguments, Output& out) {
-  const CheckpointView checkpoint(arguments.path);
+  const CheckpointView checkpoint(describe(arguments.path));
   const auto [named, subscript] = resolve(checkpoint, arguments.name);
   if (named.array) {
     show_array(named, subscript, arguments, out);

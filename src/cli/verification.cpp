@@ -16,7 +16,6 @@
 
 #include "cairn/base/error.hpp"
 
-#include "cli/checkpoint_view.hpp"
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
@@ -36,6 +35,25 @@ std::uint64_t bytes_of(const store::CommittedDirectory& checkpoint, const std::s
     bytes += is_wanted ? file.size_bytes : 0;
   }
   return bytes;
+}
+
+/// Returns whether `path` is the directory of a checkpointable of the checkpoint above it.
+///
+/// Errors: what keeps the checkpoint above from being opened, unless there is none.
+bool is_checkpointable(const fs::path& path) {
+  try {
+    const auto checkpoint = store::CommittedDirectory::open(io::posix_syscalls(), parent_of(path));
+    const auto& entries = checkpoint.manifest().checkpointables;
+    return std::any_of(entries.begin(), entries.end(),
+                       [name = name_of(path)](const auto& entry) { return entry.directory == name; });
+  } catch (const Error& error) {
+    // Who may not look into a directory may be given what is in it.
+    if (error.code() == Errc::not_committed || error.code() == Errc::not_found ||
+        error.code() == std::errc::permission_denied) {
+      return false;
+    }
+    throw;
+  }
 }
 
 VerifyTarget checkpoint_at(const fs::path& path, const std::string& directory = {}) {

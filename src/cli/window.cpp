@@ -8,9 +8,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/abstract_tree.hpp"
 
-#include "cli/partial_load.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -123,20 +121,6 @@ std::vector<Box> boxes_of(const Window& window) {
   return result;
 }
 
-/// The boxes of an array in memory.
-std::vector<Array> load_boxes(const ArrayPlace& array, const std::vector<Box>& boxes) {
-  AbstractShardedArray wanted(array.shape, array.dtype);
-  std::vector<Array> loaded;
-  for (const Box& box : boxes) {
-    loaded.emplace_back(box.extents(), array.dtype);
-    wanted.place_into(box, loaded.back());
-  }
-  PartialLoad load;
-  load.want(array.path, std::move(wanted));
-  static_cast<void>(load.start(array.source, array.item).wait());
-  return loaded;
-}
-
 /// Finds the elements of a window in its boxes.
 class WindowElements {
  public:
@@ -202,7 +186,12 @@ void read_window(const ArrayPlace& array, const Window& window,
   if (boxes.empty()) {
     return;
   }
-  const std::vector<Array> loaded = load_boxes(array, boxes);
+  WantedBoxes wanted;
+  AbstractShardedArray& of_array = wanted.try_emplace(array.path, array.shape, array.dtype).first->second;
+  for (const Box& box : boxes) {
+    of_array.want(box);
+  }
+  const std::vector<Array> loaded = ArrayReader(array.source, array.item).start(wanted).wait();
   std::vector<std::uint64_t> at;
   WindowElements(window, boxes, loaded).visit(0, 0, at, take);
 }

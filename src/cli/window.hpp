@@ -49,7 +49,7 @@ struct Window {
 
 /// Reads and verifies what a window shows, and gives each element of it to `take`, row-major.
 ///
-/// Errors: as load_checkpointables.
+/// Errors: as ArrayReader's constructor and `start`, and ArrayReading::wait.
 void read_window(const ArrayPlace& array, const Window& window,
                  const std::function<void(const Elements& elements, std::size_t i)>& take);
 

@@ -31,6 +31,7 @@ LAYERS = {
     "mpi": ["base", "async", "coord"],
     "api": [*INTERFACES, "joint", "proto", "handlers", "cuda", "mpi"],
     "training": [*INTERFACES, "joint", "handlers", "api"],
+    "tools": [*INTERFACES, "joint", "handlers", "api"],
     "flash": [*INTERFACES, "handlers", "api", "training"],
     "testing": [*INTERFACES, "handlers", "api"],  # Suites that users run on handlers of their own; installed, not linked.
 }

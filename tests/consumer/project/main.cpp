@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cairn/cairn.hpp>
+#include <cairn/tools/array_reader.hpp>
 #include <cairn/version.hpp>
 
 static_assert(CAIRN_VERSION == CAIRN_VERSION_MAJOR * 10000 + CAIRN_VERSION_MINOR * 100 + CAIRN_VERSION_PATCH);
@@ -19,6 +20,10 @@ int main() try {
   const cairn::Tree loaded = cairn::load("checkpoint");
   if (loaded != state) {
     std::cerr << "another tree was loaded than was saved\n";
+    return 1;
+  }
+  if (cairn::ArrayReader("checkpoint").read("weights").data<const float>()[2] != 3) {
+    std::cerr << "another array was read than was saved\n";
     return 1;
   }
   std::cout << "cairn saved " << saved.bytes << " bytes through " << saved.engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/array_difference.hpp"
+#include "tools/internal/array_difference.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "array/internal/cast.hpp"
-#include "cli/elements.hpp"
+#include "tools/internal/statistics.hpp"
 
-namespace cairn::cli {
+namespace cairn::tools {
 namespace {
 
 using ByteSpan = std::span<const std::byte>;
@@ -109,19 +109,18 @@ double distance(double a, double b) noexcept {
   return std::abs(a - b);
 }
 
-ArrayDifference compare(const ArrayView& a, const ArrayView& b, std::optional<double> tolerance) {
-  ArrayDifference difference;
-  difference.elements = a.element_count();
-  const std::size_t block = kBlockElements * bits(a.dtype()) / 8;
-  for (ByteSpan left = a.bytes(), right = b.bytes(); !left.empty();) {
-    const std::size_t size = std::min(block, left.size());
-    if (std::memcmp(left.data(), right.data(), size) != 0) {
-      compare_block(left.first(size), right.first(size), a.dtype(), tolerance, difference);
+void add_difference(std::span<const std::byte> a, std::span<const std::byte> b, DType dtype,
+                    std::optional<double> tolerance, ArrayDifference& difference) {
+  difference.elements += a.size() * 8 / bits(dtype);
+  const std::size_t block = kBlockElements * bits(dtype) / 8;
+  while (!a.empty()) {
+    const std::size_t size = std::min(block, a.size());
+    if (std::memcmp(a.data(), b.data(), size) != 0) {
+      compare_block(a.first(size), b.first(size), dtype, tolerance, difference);
     }
-    left = left.subspan(size);
-    right = right.subspan(size);
+    a = a.subspan(size);
+    b = b.subspan(size);
   }
-  return difference;
 }
 
-}  // namespace cairn::cli
+}  // namespace cairn::tools

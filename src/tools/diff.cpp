@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/comparison.hpp"
+#include "cairn/tools/diff.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,16 +12,25 @@
 
 #include <fmt/format.h>
 
-#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/api/load.hpp"
+#include "cairn/tools/array_reader.hpp"
 
-#include "cli/describe.hpp"
-#include "cli/partial_load.hpp"
-#include "cli/text.hpp"
+#include "tools/compare_json.hpp"
+#include "tools/internal/array_difference.hpp"
+#include "tools/internal/array_stream.hpp"
+#include "tools/internal/checkpoint_view.hpp"
+#include "tools/internal/text.hpp"
 
-namespace cairn::cli {
+namespace cairn {
 namespace {
 
-constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;    // Of each side.
+using tools::CheckpointView;
+using tools::count_text;
+using tools::shown_path;
+using tools::size_text;
+using tools::value_text;
+using Aspect = Difference::Aspect;
+
 constexpr std::uint64_t kMostLineBytes = std::uint64_t{4} << 20;  // Of lines; nobody reads longer ones.
 
 using Files = std::map<std::string, store::FileEntry>;
@@ -42,7 +51,6 @@ struct ArrayPair {
   std::string path_a;
   std::string path_b;
   AbstractArray array;
-  std::uint64_t bytes = 0;
 };
 
 /// Holds what both sides call a checkpointable.
@@ -96,7 +104,7 @@ std::optional<double> apart(const DescribedValue& a, const DescribedValue& b) {
   const auto* x = std::get_if<double>(&a.value);
   const auto* y = std::get_if<double>(&b.value);
   if (x != nullptr && y != nullptr) {
-    return distance(*x, *y);
+    return tools::distance(*x, *y);
   }
   // Below zero counts as the two's complement: the difference of the larger and the smaller is right all the same.
   const auto bits = [](const DescribedValue& value) -> std::optional<std::uint64_t> {
@@ -157,25 +165,24 @@ std::string text_of(const std::vector<std::string>& lines) {
   return lines.size() == 1 ? lines.front() : count_text(lines.size(), "line");
 }
 
-/// Starts to read these arrays.
-LoadResponse load_arrays(const CheckpointView& checkpoint, const std::string& name,
-                         std::span<const ArrayPair> pairs, std::string ArrayPair::*path) {
-  PartialLoad load;
+/// The regions that are these arrays in one of the two.
+std::vector<tools::Region> regions_of(std::span<const ArrayPair> pairs, std::string ArrayPair::*path) {
+  std::vector<tools::Region> regions;
   for (const ArrayPair& pair : pairs) {
-    load.want(pair.*path, pair.array);
+    regions.push_back(tools::whole_region(pair.*path, pair.array));
   }
-  return load.start(checkpoint.path(), name);
+  return regions;
 }
 
 class Comparer {
  public:
-  Comparer(const CheckpointView& a, const CheckpointView& b, const CompareOptions& options)
-      : a_(a), b_(b), options_(options) {}
+  Comparer(CheckpointView a, CheckpointView b, const DiffOptions& options)
+      : a_(std::move(a)), b_(std::move(b)), options_(options) {}
 
-  Comparison run();
+  CheckpointDiff run();
 
  private:
-  struct Batches {
+  struct ArrayPairs {
     ItemPair item;
     std::vector<ArrayPair> pairs;
   };
@@ -185,25 +192,24 @@ class Comparer {
   [[nodiscard]] std::vector<ItemPair> pair_items();
   void compare_item(const ItemPair& item);
   void compare_leaves(const ItemPair& item, const Leaves& a, const Leaves& b);
-  void compare_pair(Batches& batches, const std::string& title, const Leaf& a, const Leaf& b);
+  void compare_pair(ArrayPairs& arrays, const std::string& title, const Leaf& a, const Leaf& b);
   void compare_values(const std::string& title, const DescribedValue& a, const DescribedValue& b);
   void compare_texts(const ItemPair& item, const std::vector<std::string>& texts, const Files& a,
                      const Files& b);
   void compare_files(const ItemPair& item, const Description& description, const Files& a, const Files& b);
   void compare_lines(const std::string& title, const std::string& a, const std::string& b);
   void compare_arrays();
-  void compare_batch(const Batches& batches, std::span<const ArrayPair> pairs);
-  void compare_elements(const ArrayPair& pair, const Array& a, const Array& b);
+  [[nodiscard]] std::vector<ArrayDifference> compare_elements(const ArrayPairs& arrays);
 
-  const CheckpointView& a_;
-  const CheckpointView& b_;
-  const CompareOptions& options_;
-  Comparison result_;
-  std::vector<Batches> batches_;
+  const CheckpointView a_;
+  const CheckpointView b_;
+  const DiffOptions& options_;
+  CheckpointDiff result_;
+  std::vector<ArrayPairs> arrays_;
   std::uint64_t total_bytes_ = 0;
 };
 
-Comparison Comparer::run() {
+CheckpointDiff Comparer::run() {
   compare_custom_metadata();
   for (const ItemPair& item : pair_items()) {
     compare_item(item);
@@ -219,8 +225,8 @@ void Comparer::add(Aspect aspect, std::string name, std::string a, std::string b
 void Comparer::compare_custom_metadata() {
   // Foreign files have none to compare with.
   if (a_.is_whole() && b_.is_whole() && a_.metadata().custom_metadata != b_.metadata().custom_metadata) {
-    compare_json("custom metadata", Aspect::metadata, a_.metadata().custom_metadata,
-                 b_.metadata().custom_metadata, result_.differences);
+    tools::compare_json("custom metadata", Aspect::metadata, a_.metadata().custom_metadata,
+                        b_.metadata().custom_metadata, result_.differences);
   }
 }
 
@@ -274,12 +280,12 @@ void Comparer::compare_item(const ItemPair& item) {
 }
 
 void Comparer::compare_leaves(const ItemPair& item, const Leaves& a, const Leaves& b) {
-  Batches batches;
-  batches.item = item;
+  ArrayPairs arrays;
+  arrays.item = item;
   walk(
       a, b,
       [&](const auto& left, const auto& right) {
-        compare_pair(batches, title_of(item.name_a, left.first), left.second, right.second);
+        compare_pair(arrays, title_of(item.name_a, left.first), left.second, right.second);
       },
       [&](const auto& left) {
         add(Aspect::only_in_a, title_of(item.name_a, left.first), description(left.second));
@@ -287,12 +293,12 @@ void Comparer::compare_leaves(const ItemPair& item, const Leaves& a, const Leave
       [&](const auto& right) {
         add(Aspect::only_in_b, title_of(item.name_a, right.first), "", description(right.second));
       });
-  if (!batches.pairs.empty()) {
-    batches_.push_back(std::move(batches));
+  if (!arrays.pairs.empty()) {
+    arrays_.push_back(std::move(arrays));
   }
 }
 
-void Comparer::compare_pair(Batches& batches, const std::string& title, const Leaf& a, const Leaf& b) {
+void Comparer::compare_pair(ArrayPairs& arrays, const std::string& title, const Leaf& a, const Leaf& b) {
   if (a.kind != b.kind) {
     add(Aspect::kind, title, a.kind, b.kind);
     return;
@@ -313,9 +319,8 @@ void Comparer::compare_pair(Batches& batches, const std::string& title, const Le
     add(Aspect::shape, title, to_string(a.array.shape), to_string(b.array.shape));
   }
   if (is_same_dtype && is_same_shape && options_.compares_values) {
-    const std::uint64_t bytes = checked_byte_count(title, a.array.dtype, a.array.shape);
-    total_bytes_ += bytes;
-    batches.pairs.push_back({title, a.path, b.path, a.array, bytes});
+    total_bytes_ += checked_byte_count(title, a.array.dtype, a.array.shape);
+    arrays.pairs.push_back({title, a.path, b.path, a.array});
   }
 }
 
@@ -380,8 +385,8 @@ void Comparer::compare_texts(const ItemPair& item, const std::vector<std::string
     }
     const std::uint64_t bytes = std::max(left->second.size_bytes, right->second.size_bytes);
     if (name.ends_with(".json")) {
-      compare_json(item.name_a, Aspect::value, a_.read(left->second, bytes), b_.read(right->second, bytes),
-                   result_.differences);
+      tools::compare_json(item.name_a, Aspect::value, a_.read(left->second, bytes),
+                          b_.read(right->second, bytes), result_.differences);
     } else if (bytes <= kMostLineBytes) {
       compare_lines(item.name_a, a_.read(left->second, bytes), b_.read(right->second, bytes));
     }
@@ -405,54 +410,51 @@ void Comparer::compare_lines(const std::string& title, const std::string& a, con
   }
 }
 
-/// Reads what is left to compare, one batch after the other.
+/// Reads what is left to compare.
 void Comparer::compare_arrays() {
-  for (const Batches& batches : batches_) {
-    const std::span<const ArrayPair> pairs(batches.pairs);
-    for (std::size_t begin = 0; begin < pairs.size();) {
-      std::size_t end = begin;
-      std::uint64_t bytes = 0;
-      do {
-        bytes += pairs[end++].bytes;
-      } while (end < pairs.size() && bytes + pairs[end].bytes <= kBatchBytes);
-      compare_batch(batches, pairs.subspan(begin, end - begin));
-      begin = end;
+  for (const ArrayPairs& arrays : arrays_) {
+    const std::vector<ArrayDifference> found = compare_elements(arrays);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (found[i].differing != 0) {
+        result_.differences.push_back({Aspect::value, arrays.pairs[i].title, "", "", found[i]});
+      }
     }
   }
 }
 
-void Comparer::compare_batch(const Batches& batches, std::span<const ArrayPair> pairs) {
-  const auto& [name_a, name_b] = batches.item;
-  const LoadResponse load_a = load_arrays(a_, name_a, pairs, &ArrayPair::path_a);
-  const LoadResponse load_b = load_arrays(b_, name_b, pairs, &ArrayPair::path_b);
-  const Tree tree_a = load_a.wait().take<Tree>(name_a);
-  const Tree tree_b = load_b.wait().take<Tree>(name_b);
-  for (const ArrayPair& pair : pairs) {
-    compare_elements(pair, tree_a.at(pair.path_a).as<Array>(), tree_b.at(pair.path_b).as<Array>());
+std::vector<ArrayDifference> Comparer::compare_elements(const ArrayPairs& arrays) {
+  const auto& [item, pairs] = arrays;
+  std::vector<ArrayDifference> differences(pairs.size());
+  tools::ArrayStream a(ArrayReader(a_.path(), item.name_a), regions_of(pairs, &ArrayPair::path_a));
+  tools::ArrayStream b(ArrayReader(b_.path(), item.name_b), regions_of(pairs, &ArrayPair::path_b));
+  while (const std::optional<tools::RegionPiece> left = a.next()) {
+    const std::optional<tools::RegionPiece> right = b.next();
+    tools::add_difference(left->bytes, right->bytes, pairs[left->region].array.dtype, options_.tolerance,
+                          differences[left->region]);
+    result_.compared_bytes += left->bytes.size();
+    if (options_.progress) {
+      options_.progress(result_.compared_bytes, total_bytes_);
+    }
   }
-}
-
-void Comparer::compare_elements(const ArrayPair& pair, const Array& a, const Array& b) {
-  const ArrayDifference difference = cli::compare(a.view(), b.view(), options_.tolerance);
-  result_.compared_bytes += pair.bytes;
-  if (difference.differing != 0) {
-    result_.differences.push_back({Aspect::value, pair.title, "", "", difference});
-  }
-  if (options_.progress) {
-    options_.progress(result_.compared_bytes, total_bytes_);
-  }
+  return differences;
 }
 
 }  // namespace
 
-std::string_view name(Aspect aspect) noexcept {
+std::string_view name(Difference::Aspect aspect) noexcept {
   static constexpr std::array<std::string_view, 9> kNames = {
       "only in A", "only in B", "handler", "metadata", "kind", "dtype", "shape", "value", "file"};
   return kNames[static_cast<std::size_t>(aspect)];
 }
 
-Comparison compare(const CheckpointView& a, const CheckpointView& b, const CompareOptions& options) {
-  return Comparer(a, b, options).run();
+CheckpointDiff diff_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b,
+                                const DiffOptions& options, const Context& context) {
+  return diff_checkpoints(checkpointables_metadata(a, context), checkpointables_metadata(b, context),
+                          options);
 }
 
-}  // namespace cairn::cli
+CheckpointDiff diff_checkpoints(CheckpointMetadata a, CheckpointMetadata b, const DiffOptions& options) {
+  return Comparer(CheckpointView(std::move(a)), CheckpointView(std::move(b)), options).run();
+}
+
+}  // namespace cairn

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/statistics.hpp"
+#include "tools/internal/statistics.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "array/internal/cast.hpp"
-#include "cli/elements.hpp"
+#include "tools/internal/array_stream.hpp"
 
-namespace cairn::cli {
+namespace cairn::tools {
 namespace {
 
 /// Elements as they lie there, which may not be aligned.
@@ -49,20 +47,20 @@ void StatisticsGatherer::add(std::span<const std::byte> bytes) {
 
 template <class T>
 void StatisticsGatherer::add_numbers(std::span<const T> values) {
-  elements_ += values.size();
+  found_.elements += values.size();
   for (const T value : values) {
     if constexpr (std::is_floating_point_v<T>) {
       if (std::isnan(value)) {
-        ++nans_;
+        ++found_.nans;
         continue;
       }
     }
-    zeros_ += value == 0 ? 1 : 0;
-    if (!min_ || value < std::get<T>(*min_)) {
-      min_ = value;
+    found_.zeros += value == 0 ? 1 : 0;
+    if (!found_.min || value < std::get<T>(*found_.min)) {
+      found_.min = value;
     }
-    if (!max_ || value > std::get<T>(*max_)) {
-      max_ = value;
+    if (!found_.max || value > std::get<T>(*found_.max)) {
+      found_.max = value;
     }
     add_to_sum(static_cast<double>(value));
   }
@@ -71,10 +69,10 @@ void StatisticsGatherer::add_numbers(std::span<const T> values) {
 template <class T>
 void StatisticsGatherer::add_complex(std::span<const std::byte> bytes) {
   const std::vector<T> parts = copied<T>(bytes);
-  elements_ += parts.size() / 2;
+  found_.elements += parts.size() / 2;
   for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
-    nans_ += std::isnan(parts[i]) || std::isnan(parts[i + 1]) ? 1 : 0;
-    zeros_ += parts[i] == 0 && parts[i + 1] == 0 ? 1 : 0;
+    found_.nans += std::isnan(parts[i]) || std::isnan(parts[i + 1]) ? 1 : 0;
+    found_.zeros += parts[i] == 0 && parts[i + 1] == 0 ? 1 : 0;
   }
 }
 
@@ -85,33 +83,35 @@ void StatisticsGatherer::add_to_sum(double value) noexcept {
   sum_ = sum;
 }
 
-std::string StatisticsGatherer::text(const Number& number) const {
-  if (const auto* integer = std::get_if<std::int64_t>(&number)) {
-    return fmt::to_string(*integer);
-  }
-  if (const auto* integer = std::get_if<std::uint64_t>(&number)) {
-    return fmt::to_string(*integer);
-  }
-  std::array<double, 8> values{};  // So many fill whole bytes, also of packed types.
-  values.fill(std::get<double>(number));
-  std::array<std::byte, sizeof(values)> bytes{};
-  const auto used = std::span(bytes).first(bits(dtype_));
-  cast(std::as_bytes(std::span(values)), DType::float64, used, dtype_, Narrowing::allowed);
-  return Elements(used, dtype_).text(0);
-}
-
-Statistics StatisticsGatherer::result() const {
-  Statistics result;
-  result.elements = elements_;
-  result.nans = nans_;
-  result.zeros = zeros_;
-  if (min_) {
-    result.min = text(*min_);
-    result.max = text(*max_);
-    const auto count = static_cast<double>(elements_ - nans_);
+ArrayStatistics StatisticsGatherer::result() const {
+  ArrayStatistics result = found_;
+  if (found_.min) {
+    const auto count = static_cast<double>(found_.elements - found_.nans);
     result.mean = (std::isfinite(sum_) ? sum_ + lost_ : sum_) / count;
   }
   return result;
 }
 
-}  // namespace cairn::cli
+}  // namespace cairn::tools
+
+namespace cairn {
+
+std::vector<ArrayStatistics> ArrayReader::statistics(std::span<const std::string> arrays) const {
+  std::vector<tools::Region> regions;
+  std::vector<tools::StatisticsGatherer> gatherers;
+  for (const std::string& array : arrays) {
+    regions.push_back(tools::whole_region(array, form(array)));
+    gatherers.emplace_back(regions.back().dtype);
+  }
+  tools::ArrayStream stream(*this, std::move(regions));
+  while (const std::optional<tools::RegionPiece> piece = stream.next()) {
+    gatherers[piece->region].add(piece->bytes);
+  }
+  std::vector<ArrayStatistics> statistics;
+  for (const tools::StatisticsGatherer& gatherer : gatherers) {
+    statistics.push_back(gatherer.result());
+  }
+  return statistics;
+}
+
+}  // namespace cairn

@@ -12,22 +12,15 @@
 
 #include "store/internal/committed_directory.hpp"
 
-namespace cairn::cli {
+namespace cairn::tools {
 
-/// Returns whether `path` is the directory of a checkpointable of the checkpoint above it.
-///
-/// Errors: what keeps the checkpoint above from being opened, unless there is none.
-[[nodiscard]] bool is_checkpointable(const std::filesystem::path& path);
-
-/// A checkpoint that is looked at, or one of two that are compared.
+/// A checkpoint that is looked at, or one of two that are compared: what it says of itself, and its files.
 class CheckpointView {
  public:
-  /// With a name, only that checkpointable.
-  ///
-  /// Errors: as checkpointables_metadata.
-  explicit CheckpointView(std::filesystem::path path, const std::string& name = {});
+  /// Errors: what keeps the checkpoint that was described from being opened.
+  explicit CheckpointView(CheckpointMetadata metadata);
 
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return metadata_.path; }
   [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return metadata_; }
   /// Returns whether this is all of a checkpoint, and not a part of one or files of other programs.
   [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
@@ -40,10 +33,9 @@ class CheckpointView {
   [[nodiscard]] std::string read(const store::FileEntry& file, std::size_t max_bytes) const;
 
  private:
-  std::filesystem::path path_;
   CheckpointMetadata metadata_;
   bool is_whole_ = false;
   std::optional<store::CommittedDirectory> checkpoint_;
 };
 
-}  // namespace cairn::cli
+}  // namespace cairn::tools

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/array_difference.hpp"
+#include "tools/internal/array_difference.hpp"
 
 #include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "cairn/array/array.hpp"
 
-namespace cairn::cli {
+namespace cairn::tools {
 namespace {
+
+ArrayDifference compare(const ArrayView& a, const ArrayView& b, std::optional<double> tolerance) {
+  ArrayDifference difference;
+  add_difference(a.bytes(), b.bytes(), a.dtype(), tolerance, difference);
+  return difference;
+}
 
 template <class T>
 ArrayDifference difference(std::vector<T> a, std::vector<T> b, std::optional<double> tolerance = {}) {
@@ -81,4 +88,4 @@ TEST(ArrayDifference, ComparesScalars) {
 }
 
 }  // namespace
-}  // namespace cairn::cli
+}  // namespace cairn::tools

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/compare_json.hpp"
+
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -8,13 +10,13 @@
 
 #include "cairn/handlers/json.hpp"
 
-#include "cli/comparison.hpp"
-#include "cli/text.hpp"
+#include "tools/internal/text.hpp"
 
-namespace cairn::cli {
+namespace cairn::tools {
 namespace {
 
 using Json = nlohmann::json;
+using Aspect = Difference::Aspect;
 
 constexpr std::size_t kMostShownBytes = 60;
 
@@ -75,4 +77,4 @@ void compare_json(const std::string& title, Aspect aspect, std::string_view a, s
   walk(title, aspect, parse_json(a, title), parse_json(b, title), Json::json_pointer(), differences);
 }
 
-}  // namespace cairn::cli
+}  // namespace cairn::tools

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cairn/api/context.hpp"
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/shape.hpp"
+#include "cairn/core/load.hpp"
+
+namespace cairn {
+
+struct ExportOptions {
+  ExportOptions() = default;
+
+  /// Whose arrays. Empty: those of the only checkpointable that has arrays.
+  std::string checkpointable;
+  /// Stands between the keys of a path, in the names that other programs see.
+  std::string separator = "/";
+  /// Make a folder as Hugging Face has it, of files and an index when there are several. Default: a single file.
+  bool is_folder = false;
+  /// Most bytes of arrays in a file of a folder, unless one array is larger.
+  std::uint64_t max_file_bytes = std::uint64_t{5} << 30;
+  /// Write an array with several names once, under its first. Default: under each, with its bytes.
+  bool first_names_only = false;
+};
+
+/// An array on its way to other programs.
+struct ExportedArray {
+  std::string path;  ///< As the checkpoint calls it.
+  std::string name;  ///< In the exported files.
+  DType dtype{};
+  Shape shape;
+  std::uint64_t bytes = 0;
+};
+
+/// A safetensors file, and which arrays it holds: [first_array, first_array + arrays) of the plan.
+struct ExportedFile {
+  std::string name;
+  std::size_t first_array = 0;
+  std::size_t arrays = 0;
+  std::uint64_t bytes = 0;  ///< With its header.
+};
+
+/// Says what an export takes out of a checkpoint, and into which files.
+struct ExportPlan {
+  std::string checkpointable;
+  std::vector<ExportedArray> arrays;
+  std::vector<ExportedFile> files;
+  std::vector<std::string> left_out;  ///< Paths of values that are not arrays.
+  std::vector<std::string> aliases;   ///< Further names of arrays, where they were left out.
+};
+
+/// Decides which arrays go into which safetensors file, and writes nothing. The name of a single file is empty.
+///
+/// Errors: Errc::invalid_argument, naming the culprit: several checkpointables have arrays and none is named, or none
+///         has any; two arrays would have one name; the names do not fit into the header of a single file. What keeps
+///         the checkpointable from being described.
+[[nodiscard]] ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& options = {});
+
+/// Writes the arrays of a checkpointable, whole, to a safetensors file or a folder of them, for programs that know
+/// nothing of Cairn. Returns what was written, when it is on the disk. Blocks.
+///
+/// Arrays that several processes have saved in parts are put together. What is read is verified. The target gets its
+/// name when all is written; a program that is killed before leaves a folder `.export-…` next to it.
+/// Memory:  two batches of 64 MiB.
+/// Errors:  as plan_export, ArrayReader::start and ArrayReading::wait; Errc::already_exists when the target does;
+///          Errc::invalid_argument when it lies in a checkpoint, or in the folder that is read; OS errors. Nothing is
+///          left behind.
+/// Example: cairn::export_arrays("run/100", "weights.safetensors");
+ExportPlan export_arrays(const std::filesystem::path& from, const std::filesystem::path& target,
+                         const ExportOptions& options = {}, const Context& context = default_context());
+/// The same for a checkpoint that was described before.
+ExportPlan export_arrays(const CheckpointMetadata& from, const std::filesystem::path& target,
+                         const ExportOptions& options = {});
+
+}  // namespace cairn

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/tools/export.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cairn/api/load.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/index.hpp"
+
+#include "base/internal/json_writer.hpp"
+#include "formats/internal/hugging_face.hpp"
+#include "formats/internal/safetensors_layout.hpp"
+#include "io/internal/check.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/remove_directory.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "store/internal/uuid.hpp"
+#include "tools/internal/array_stream.hpp"
+#include "tools/internal/text.hpp"
+
+namespace cairn {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(Errc::invalid_argument, why);
+}
+
+/// The checkpointable that was asked for, or the only one that has arrays.
+std::string choose_item(const CheckpointMetadata& metadata, const ExportOptions& options) {
+  if (!options.checkpointable.empty()) {
+    static_cast<void>(metadata.at(options.checkpointable));  // Or it lists what there is.
+    return options.checkpointable;
+  }
+  std::vector<std::string> with_arrays;
+  for (const auto& [name, item] : metadata.items) {
+    if (const std::string problem = tools::problem_text(item); !problem.empty()) {
+      throw Error(item.problem_code, problem);  // It may have arrays.
+    }
+    if (!item.description().arrays.empty()) {
+      with_arrays.push_back(name);
+    }
+  }
+  if (with_arrays.size() == 1) {
+    return with_arrays.front();
+  }
+  refuse(with_arrays.empty()
+             ? "no checkpointable has arrays"
+             : fmt::format("'{}' have arrays; choose one with --name or ExportOptions::checkpointable",
+                           fmt::join(with_arrays, "', '")));
+}
+
+std::string exported_name(const std::string& item, std::string_view path, const std::string& separator) {
+  return path.empty() ? item : fmt::format("{}", fmt::join(formats::split_path(path), separator));
+}
+
+void require_different_names(const std::vector<ExportedArray>& arrays) {
+  std::map<std::string_view, std::string_view> paths;
+  for (const ExportedArray& array : arrays) {
+    const auto [other, is_new] = paths.emplace(array.name, array.path);
+    if (!is_new) {
+      refuse(fmt::format("'{}' and '{}' would both be called '{}'; choose another --separator", other->second,
+                         array.path, array.name));
+    }
+  }
+}
+
+formats::TensorSpec spec_of(const ExportedArray& array) {
+  return {array.name, array.dtype, array.shape};
+}
+
+/// Plans files of some arrays: usually one, more where their names are long.
+std::vector<formats::SafetensorsLayout> lay_out(std::span<const ExportedArray> arrays) {
+  std::vector<formats::TensorMeasure> measures;
+  for (const ExportedArray& array : arrays) {
+    measures.push_back(formats::measure_tensor(spec_of(array)));
+  }
+  return formats::plan_safetensors(measures);
+}
+
+/// Plans files of the arrays [first, first + count).
+void add_files(ExportPlan& plan, std::size_t first, std::size_t count) {
+  for (const formats::SafetensorsLayout& layout : lay_out(std::span(plan.arrays).subspan(first, count))) {
+    plan.files.push_back({"", first + layout.first_spec, layout.offsets.size(), layout.file_size});
+  }
+}
+
+void plan_folder(ExportPlan& plan, std::uint64_t max_file_bytes) {
+  std::size_t first = 0;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < plan.arrays.size(); ++i) {
+    if (i != first && bytes + plan.arrays[i].bytes > max_file_bytes) {
+      add_files(plan, first, i - first);
+      first = i;
+      bytes = 0;
+    }
+    bytes += plan.arrays[i].bytes;
+  }
+  add_files(plan, first, plan.arrays.size() - first);
+  for (std::size_t i = 0; i < plan.files.size(); ++i) {
+    plan.files[i].name = plan.files.size() == 1
+                             ? "model.safetensors"
+                             : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, plan.files.size());
+  }
+}
+
+/// The directory that the target is to be in.
+///
+/// Errors: Errc::invalid_argument when that is a checkpoint's, or the folder of other programs' files that `source`
+///         is: a file more there would be read with the others.
+io::Directory open_parent(const std::filesystem::path& source, const std::filesystem::path& target) {
+  const std::filesystem::path path =
+      target.has_parent_path() ? target.parent_path() : std::filesystem::absolute(target).parent_path();
+  io::Directory parent = io::Directory::open(io::posix_syscalls(), path);
+  store::require_outside_checkpoints(parent, target);
+  if (std::filesystem::is_directory(source) && std::filesystem::equivalent(source, path)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' lies in the folder that is exported", target.string()));
+  }
+  return parent;
+}
+
+/// A folder next to the target, in which all is made before it gets its name. Removed with what is in it, unless it
+/// became the target.
+class ExportStaging {
+ public:
+  ExportStaging(io::Directory parent, const std::filesystem::path& target)
+      : parent_(std::move(parent)),
+        name_(fmt::format(".export-{}-{}", target.filename().string(),
+                          store::to_string(store::make_uuid(store::system_random)))),
+        target_(target.filename().string()),
+        folder_(parent_.make_directory(name_)) {}
+
+  ~ExportStaging() {
+    if (is_published_) {
+      return;
+    }
+    try {
+      io::remove_directory(parent_, name_, folder_, {});
+    } catch (const std::exception&) {  // It says itself what it is.
+    }
+  }
+  ExportStaging(const ExportStaging&) = delete;
+  ExportStaging& operator=(const ExportStaging&) = delete;
+
+  [[nodiscard]] const io::Directory& folder() const { return folder_; }
+
+  /// Gives the target's name to the folder, or to the only file in it.
+  void publish(const std::string& file) {
+    folder_.sync();
+    if (file.empty()) {
+      parent_.rename(name_, parent_, target_, io::RenameMode::no_replace);
+      is_published_ = true;
+    } else {
+      folder_.rename(file, parent_, target_, io::RenameMode::no_replace);
+    }
+    parent_.sync();
+  }
+
+ private:
+  io::Directory parent_;
+  std::string name_;
+  std::string target_;
+  io::Directory folder_;
+  bool is_published_ = false;
+};
+
+void write_file(const ArrayReader& reader, std::span<const ExportedArray> arrays, const std::string& name,
+                const io::Directory& folder) {
+  const formats::SafetensorsLayout layout = lay_out(arrays).front();
+  const std::filesystem::path path = folder.path() / name;
+  io::FileHandle out = folder.create_file(name);
+  const int reserved = out.syscalls().allocate(out.fd(), layout.file_size);
+  if (reserved < 0 && !io::is_unsupported(reserved)) {
+    throw_errno(-reserved, "fallocate", path);
+  }
+  std::vector<formats::TensorSpec> specs;
+  std::transform(arrays.begin(), arrays.end(), std::back_inserter(specs), spec_of);
+  const auto header = formats::safetensors_header(specs, layout);
+  io::write_all(out, std::as_bytes(std::span(header)), 0, path);
+  std::vector<tools::Region> regions;
+  for (const std::uint32_t i : layout.order) {
+    regions.push_back(tools::whole_region(arrays[i].path, AbstractArray(arrays[i].shape, arrays[i].dtype)));
+  }
+  tools::ArrayStream stream(reader, std::move(regions));
+  while (const std::optional<tools::RegionPiece> piece = stream.next()) {
+    const std::uint64_t begin = layout.offsets[layout.order[piece->region]];
+    io::write_all(out, piece->bytes, begin + piece->offset_bytes, path);
+  }
+  io::require(out.syscalls().sync(out.fd()), "fsync", path);
+  io::require(out.close(), "close", path);
+}
+
+/// Which array lies in which file, as Hugging Face's readers want it.
+void write_index(const ExportPlan& plan, const io::Directory& folder) {
+  std::string text;
+  JsonWriter json(text);
+  const auto add = [](std::uint64_t sum, const ExportedArray& array) { return sum + array.bytes; };
+  json.begin_object().key("metadata").begin_object(JsonLayout::line).key("total_size");
+  json.value(std::accumulate(plan.arrays.begin(), plan.arrays.end(), std::uint64_t{0}, add)).end();
+  json.key("weight_map").begin_object();
+  for (const ExportedFile& file : plan.files) {
+    for (std::size_t i = 0; i < file.arrays; ++i) {
+      json.key(plan.arrays[file.first_array + i].name).value(file.name);
+    }
+  }
+  json.end().end();
+  io::write_small_file(folder, formats::kHuggingFaceIndexName, text + "\n");
+}
+
+}  // namespace
+
+ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& options) {
+  ExportPlan plan;
+  plan.checkpointable = choose_item(metadata, options);
+  const ItemMetadata& item = metadata.items.at(plan.checkpointable);
+  if (const std::string problem = tools::problem_text(item); !problem.empty()) {
+    throw Error(Errc::malformed_metadata, fmt::format("'{}': {}", plan.checkpointable, problem));
+  }
+  const Description description = item.description();
+  for (const ArrayEntry& array : description.arrays) {
+    if (options.first_names_only && !array.alias_of.empty()) {
+      plan.aliases.emplace_back(array.name);
+      continue;
+    }
+    plan.arrays.push_back({std::string(array.name),
+                           exported_name(plan.checkpointable, array.name, options.separator), array.dtype,
+                           array.shape, array.bytes});
+  }
+  for (const DescribedValue& value : description.values) {
+    plan.left_out.push_back(value.name);
+  }
+  if (plan.arrays.empty()) {
+    refuse(fmt::format("'{}' has no arrays", plan.checkpointable));
+  }
+  require_different_names(plan.arrays);
+  if (options.is_folder) {
+    plan_folder(plan, options.max_file_bytes);
+    return plan;
+  }
+  add_files(plan, 0, plan.arrays.size());
+  if (plan.files.size() != 1) {
+    refuse(
+        fmt::format("{} do not fit into the header of one file: export a folder (--format hf or "
+                    "ExportOptions::is_folder)",
+                    tools::count_text(plan.arrays.size(), "array")));
+  }
+  return plan;
+}
+
+ExportPlan export_arrays(const std::filesystem::path& from, const std::filesystem::path& target,
+                         const ExportOptions& options, const Context& context) {
+  return export_arrays(checkpointables_metadata(from, context), target, options);
+}
+
+ExportPlan export_arrays(const CheckpointMetadata& from, const std::filesystem::path& target,
+                         const ExportOptions& options) {
+  io::require_path(target);
+  const std::filesystem::path named = io::named_path(target);
+  if (std::filesystem::exists(std::filesystem::symlink_status(named))) {
+    throw Error(Errc::already_exists, named.string());
+  }
+  io::Directory parent = open_parent(from.path, named);
+  ExportPlan plan = plan_export(from, options);
+  if (!options.is_folder) {
+    plan.files.front().name = named.filename();
+  }
+  ExportStaging staging(std::move(parent), named);
+  const ArrayReader reader(from.path, plan.checkpointable);
+  for (const ExportedFile& file : plan.files) {
+    write_file(reader, std::span(plan.arrays).subspan(file.first_array, file.arrays), file.name,
+               staging.folder());
+  }
+  if (plan.files.size() > 1) {
+    write_index(plan, staging.folder());
+  }
+  staging.publish(options.is_folder ? "" : plan.files.front().name);
+  return plan;
+}
+
+}  // namespace cairn

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cairn/sharding/policy.hpp"
+
+namespace cairn::tools {
+
+/// A file that was written.
+struct WrittenFile {
+  std::string name;
+  std::size_t parts = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A checkpointable whose arrays were cut anew.
+struct RecutItem {
+  std::string name;
+  std::vector<WrittenFile> files;
+};
+
+/// Makes a checkpoint at `target` of the one at `source`: the same values, but its arrays in the files that the policy
+/// asks for; with a name, those of that checkpointable only. Returns what was cut, when the target is durable. Blocks.
+///
+/// Everything else is carried over byte by byte. What is read is verified. The target is committed as a save is.
+/// Memory: two batches of 64 MiB, and the index.
+/// Errors: Errc::not_found, Errc::not_committed (the source, the name); Errc::invalid_argument when nothing has arrays;
+///         Errc::already_exists (the target); Errc::cancelled when the source was replaced meanwhile; those of the
+///         policy, of a damaged source, and of the system.
+[[nodiscard]] std::vector<RecutItem> reshard(const std::filesystem::path& source,
+                                             const std::filesystem::path& target,
+                                             const std::shared_ptr<const ShardingPolicy>& policy,
+                                             const std::string& name = {});
+
+}  // namespace cairn::tools

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace cairn {
+struct DescribedValue;
+struct ItemMetadata;
+}  // namespace cairn
+
+namespace cairn::tools {
+
+/// "512 B", "4.0 GiB".
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+/// "1,234,567".
+[[nodiscard]] std::string count_text(std::uint64_t count);
+
+/// "1 array", "2 arrays": the count with its noun.
+[[nodiscard]] std::string count_text(std::uint64_t count, std::string_view noun);
+
+/// The path of an array as its program calls it: a tensor of a foreign file is one key, which may have slashes in it.
+[[nodiscard]] std::string shown_path(std::string_view path, bool is_foreign);
+
+/// A value as people read it; empty when its kind says all.
+[[nodiscard]] std::string value_text(const DescribedValue& value);
+
+/// Returns what keeps a checkpointable from being described; empty when nothing does but that its handler is not
+/// registered: then it is known by its files.
+[[nodiscard]] std::string problem_text(const ItemMetadata& item);
+
+}  // namespace cairn::tools

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/internal/text.hpp"
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/contract/handler.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/formats/index.hpp"
+
+#include "base/internal/json_string.hpp"
+
+namespace cairn::tools {
+namespace {
+
+constexpr std::size_t kMostTextBytes = 60;  // Of a string that is shown to people.
+
+}  // namespace
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 6> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) {
+    return fmt::format("{} B", bytes);
+  }
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  // From 1023.95 on, one decimal would be rounded up to "1024.0".
+  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string count_text(std::uint64_t count) {
+  std::string digits = std::to_string(count);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) {
+    digits.insert(at - 3, 1, ',');
+  }
+  return digits;
+}
+
+std::string count_text(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count_text(count), noun, count == 1 ? "" : "s");
+}
+
+std::string shown_path(std::string_view path, bool is_foreign) {
+  const std::vector<std::string> keys = is_foreign ? formats::split_path(path) : std::vector<std::string>();
+  return keys.size() == 1 ? keys.front() : std::string(path);
+}
+
+std::string value_text(const DescribedValue& value) {
+  const auto text = [](const auto& held) -> std::string {
+    using Held = std::decay_t<decltype(held)>;
+    if constexpr (std::is_same_v<Held, std::monostate>) {
+      return "";
+    } else if constexpr (std::is_same_v<Held, std::string>) {
+      return held.size() <= kMostTextBytes ? json_string(held) : count_text(held.size(), "byte");
+    } else if constexpr (std::is_same_v<Held, std::vector<std::byte>>) {
+      return count_text(held.size(), "byte");
+    } else {
+      return fmt::to_string(held);
+    }
+  };
+  return std::visit(text, value.value);
+}
+
+std::string problem_text(const ItemMetadata& item) {
+  return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
+}
+
+}  // namespace cairn::tools

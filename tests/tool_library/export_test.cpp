@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/tools/export.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/cairn.hpp"
+
+#include "support/fails.hpp"
+#include "support/temp_dir.hpp"
+#include "tool_library/numbered.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::numbered;
+
+TEST(PlanExport, SaysWhatWouldBeWrittenAndWritesNothing) {
+  const testing::TempDir folder;
+  save(folder / "x", Tree{{"a", numbered({4})}, {"b", {{"c", numbered({5})}}}, {"step", 7}});
+  ExportOptions options;
+  options.separator = ".";
+  options.is_folder = true;
+  options.max_file_bytes = 20;
+
+  const ExportPlan plan = plan_export(checkpointables_metadata(folder / "x"), options);
+
+  EXPECT_EQ(plan.checkpointable, "state");
+  ASSERT_EQ(plan.arrays.size(), 2u);
+  EXPECT_EQ(plan.arrays[1].path, "b/c");
+  EXPECT_EQ(plan.arrays[1].name, "b.c");
+  EXPECT_THAT(plan.left_out, ElementsAre("step"));
+  ASSERT_EQ(plan.files.size(), 2u);
+  EXPECT_EQ(plan.files[1].name, "model-00002-of-00002.safetensors");
+  EXPECT_EQ(plan.files[1].first_array, 1u);
+  EXPECT_EQ(plan.files[1].bytes, 4096u + 20);
+}
+
+TEST(ExportArrays, WritesWhatOtherProgramsRead) {
+  const testing::TempDir folder;
+  const Tree tree{{"a", numbered({4})}, {"c", numbered({5})}};
+  save(folder / "x", tree);
+
+  const ExportPlan plan = export_arrays(folder / "x", folder / "out.safetensors");
+
+  ASSERT_EQ(plan.files.size(), 1u);
+  EXPECT_EQ(plan.files[0].name, "out.safetensors");
+  EXPECT_EQ(plan.files[0].bytes, std::filesystem::file_size(folder / "out.safetensors"));
+  EXPECT_EQ(load(folder / "out.safetensors"), tree);
+}
+
+TEST(ExportArrays, LeavesNothingOfADamagedCheckpoint) {
+  const testing::TempDir folder;
+  save(folder / "x", Tree{{"a", numbered({4})}});
+  testing::damage_data(folder / "x");
+  const std::vector<std::string> before = testing::list_tree(folder.path());
+
+  EXPECT_THAT([&] { export_arrays(folder / "x", folder / "out"); },
+              Fails(Errc::checksum_mismatch, HasSubstr("safetensors")));
+
+  EXPECT_EQ(testing::list_tree(folder.path()), before);
+}
+
+}  // namespace
+}  // namespace cairn
