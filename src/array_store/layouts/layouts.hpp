@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cairn/array_store/file_layout.hpp"
+
+#include "formats/internal/hugging_face.hpp"
+
+namespace cairn::array_store {
+
+/// Returns the path of a file, for messages.
+[[nodiscard]] std::string full_path(const StoredFiles& files, std::string_view file);
+
+/// Leaves out of the list of a part of a model what is not wanted, or not there, and tells what is missing.
+void leave_out(formats::HuggingFaceIndex& index, const StoredFiles& files, const OpenOptions& options);
+
+/// Folders of safetensors files, with or without a list of which holds what.
+[[nodiscard]] std::shared_ptr<const FileLayout> safetensors_layout();
+
+}  // namespace cairn::array_store
