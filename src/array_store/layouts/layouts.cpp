@@ -106,7 +106,8 @@ formats::ForeignCatalogue FileLayout::describe_object(std::string_view /*path*/,
 }
 
 const FileLayouts& built_in_layouts() {
-  static const FileLayouts& layouts = *new FileLayouts{safetensors_layout()};  // Never destroyed.
+  static const FileLayouts& layouts = *new FileLayouts{torch_archive_layout(), safetensors_layout(),
+                                                       torch_distributed_layout()};  // Never destroyed.
   return layouts;
 }
 

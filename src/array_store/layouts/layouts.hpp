@@ -20,4 +20,10 @@ void leave_out(formats::HuggingFaceIndex& index, const StoredFiles& files, const
 /// Folders of safetensors files, with or without a list of which holds what.
 [[nodiscard]] std::shared_ptr<const FileLayout> safetensors_layout();
 
+/// Archives of torch.save: one, or those that a `pytorch_model.bin.index.json` lists.
+[[nodiscard]] std::shared_ptr<const FileLayout> torch_archive_layout();
+
+/// Distributed checkpoints of torch, and of Megatron-Core (torch_dist).
+[[nodiscard]] std::shared_ptr<const FileLayout> torch_distributed_layout();
+
 }  // namespace cairn::array_store
