@@ -8,6 +8,7 @@
 
 #include "cairn/array/stored_slices.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/sharding/shards.hpp"
 
@@ -46,7 +47,7 @@ class IndexedArrays final : public ArrayEntries::Source {
   }
 
   [[nodiscard]] std::size_t size() const noexcept override {
-    return index_->array_count() + index_->alias_count();
+    return index_->array_count() + index_->alias_count() - index_->unread_count();
   }
 
   [[nodiscard]] bool find(std::size_t& position, ArrayEntry& entry) const override {
@@ -210,6 +211,8 @@ AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::
       return TreeKind::map;
     case EntryKind::list:
       return TreeKind::list;
+    case EntryKind::unread:
+      return as_saved;
     default:
       break;
   }
@@ -472,11 +475,13 @@ std::vector<DescribedValue> AbstractTree::values() const {
   std::vector<DescribedValue> found;
   if (const View* view = std::get_if<View>(&value_)) {
     const formats::Index& index = **view;
-    const std::size_t arrays = index.array_count() + index.alias_count();
+    const std::size_t arrays = index.array_count() + index.alias_count() - index.unread_count();
     const std::size_t count = index.size() - std::min(arrays, index.size());
     for (std::size_t i = 0; i < index.size() && found.size() < count; ++i) {
       const formats::IndexEntry entry = index.entry(i);
-      if (entry.kind != EntryKind::array) {
+      if (entry.kind == EntryKind::unread) {
+        found.push_back({std::string(entry.name), std::string(name(entry.kind)), {}});
+      } else if (entry.kind != EntryKind::array) {
         found.push_back(described(entry.name, detail::kind_of(entry.kind), detail::scalar_of(index, entry)));
       }
     }
@@ -489,6 +494,16 @@ std::vector<DescribedValue> AbstractTree::values() const {
     }
   });
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return found;
+}
+
+std::vector<DescribedValue> AbstractTree::left_out() const {
+  std::vector<DescribedValue> found;
+  const View* view = std::get_if<View>(&value_);
+  const formats::ForeignDetails* details = view != nullptr ? (*view)->foreign() : nullptr;
+  for (std::size_t i = 0; details != nullptr && i < details->left_out.size(); ++i) {
+    found.push_back({details->left_out[i].path, details->left_out[i].why, {}});
+  }
   return found;
 }
 

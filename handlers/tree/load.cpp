@@ -16,8 +16,10 @@
 #include <fmt/format.h>
 
 #include "cairn/array/shape.hpp"
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/handlers/array_files.hpp"
 #include "cairn/handlers/into.hpp"
@@ -43,7 +45,7 @@ std::vector<array_store::WantedArray> arrays_of(const detail::Selection& selecti
   std::vector<array_store::WantedArray> arrays;
   arrays.reserve(selection.entries.size());
   for (const detail::Selected& one : selection.entries) {
-    if (one.entry.kind == EntryKind::array) {
+    if (one.entry.kind == EntryKind::array || one.entry.kind == EntryKind::unread) {
       arrays.push_back({one.entry, nullptr, sharded_of(one)});
       if (one.wanted && arrays.back().boxes == nullptr) {
         arrays.back().form = &one.wanted->as_array();
@@ -81,9 +83,19 @@ void add_list(detail::Assembler<Tree>& assembler, const detail::Selected& list) 
   assembler.add_wanted_list(list.entry.name, elements ? elements->size() : 0);
 }
 
+/// What reads objects of other programs.
+struct ObjectReader {
+  std::shared_ptr<const array_store::FileLayout> layout;
+  const TreeLoadOptions* options = nullptr;
+
+  /// Makes a tree of the bytes of one.
+  [[nodiscard]] Tree read(const formats::Index& of, std::string_view path, const Array& array) const;
+};
+
 /// Makes a tree of what was selected, and of its arrays.
 Tree assemble(const formats::Index& index, const detail::Selection& selection, std::vector<Array> arrays,
-              bool may_narrow) {
+              const ObjectReader& objects) {
+  const bool may_narrow = objects.options->allow_narrowing;
   detail::Assembler<Tree> assembler(index.path(), index.size());
   auto array = arrays.begin();
   for (const detail::Selected& one : selection.entries) {
@@ -99,12 +111,38 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
       case EntryKind::list:
         add_list(assembler, one);
         break;
+      case EntryKind::unread:
+        assembler.add(path, objects.read(index, path, *array++));
+        break;
       default:
         assembler.add(path, scalar_of(index, one, may_narrow));
         break;
     }
   }
   return assembler.finish();
+}
+
+Tree ObjectReader::read(const formats::Index& of, std::string_view path, const Array& array) const {
+  const std::span<const std::byte> bytes = array.view().bytes();
+  formats::ForeignCatalogue catalogue = layout->describe_object(path, bytes);
+  if (!catalogue.objects.empty() || !catalogue.is_located) {
+    throw Error(Errc::malformed_metadata, fmt::format("{}: {}: an object of which parts are not known",
+                                                      of.path(), detail::shown(path)));
+  }
+  const std::string name = catalogue.files.empty() ? std::string(path) : catalogue.files.front();
+  const auto files = array_store::files_of_bytes(name, bytes);
+  const formats::Index index =
+      formats::make_index(std::move(catalogue), fmt::format("{}: {}", of.path(), detail::shown(path)));
+  detail::check_left_out(index, path, *options);
+  TreeLoadOptions of_all;
+  of_all.leave_out = true;
+  const detail::Selection all = detail::select_all(index, of_all);
+  array_store::ReadPlan plan = array_store::plan_read(index, arrays_of(all), {}, *files);
+  for (auto& [file, pieces] : plan.pieces) {
+    arrange(pieces, bytes.size());
+    scatter(pieces, 0, bytes);
+  }
+  return assemble(index, all, std::move(plan.arrays), *this);
 }
 
 TreeLoadOptions options_of(const LoadContext& context) {
@@ -118,6 +156,9 @@ void check_bytes(const formats::Index& index, const array_store::StoredFiles& fi
   std::uint64_t left = 0;
   for (const std::string& file : files.names()) {
     left += files.size_bytes(file).value_or(0);
+  }
+  if (index.foreign() != nullptr && index.foreign()->may_overlap) {
+    left = array_store::most_bytes_of(files);
   }
   formats::IndexArray array;
   for (std::size_t i = 0; index.next_array(i, array); ++i) {
@@ -198,6 +239,15 @@ std::optional<std::set<std::string, std::less<>>> names_of(const AbstractTree& w
   return names;
 }
 
+/// The layout of files that others wrote; null where an index describes them.
+std::shared_ptr<const array_store::FileLayout> layout_of(const LoadContext& context,
+                                                         const array_store::FileLayouts& layouts,
+                                                         const TreeLoadOptions& options) {
+  return context.file_bytes(array_store::kIndexFile)
+             ? nullptr
+             : array_store::find_layout(context.files(), layouts, options.layout);
+}
+
 /// Returns what a load asks of the index of files that others wrote.
 array_store::OpenOptions open_options(const LoadContext& context, const TreeLoadOptions& options) {
   array_store::OpenOptions open;
@@ -207,12 +257,50 @@ array_store::OpenOptions open_options(const LoadContext& context, const TreeLoad
   return open;
 }
 
-Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
-  const auto files = stored_files(context);
-  const TreeLoadOptions options = options_of(context);
-  const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
+/// Tells what a load leaves out of other programs' files.
+void tell_left_out(const LoadContext& context, const formats::Index& index) {
+  for (std::size_t i = 0; index.foreign() != nullptr && i < index.foreign()->left_out.size(); ++i) {
+    const formats::LeftOut& one = index.foreign()->left_out[i];
+    constexpr std::size_t kMostTold = 20;
+    if (i == kMostTold) {
+      return context.add_problem(
+          fmt::format("{} more have no place in a tree, either", index.foreign()->left_out.size() - i));
+    }
+    context.add_problem(
+        fmt::format("{}: {} has no place in a tree, and is left out", detail::shown(one.path), one.why));
+  }
+}
+
+/// Reads what a plan says, and makes a tree of it.
+Awaitable<Tree> read_planned(LoadContext context, formats::Index index, detail::Selection selection,
+                             array_store::ReadPlan plan, ObjectReader objects) {
+  const bool has_objects =
+      std::any_of(selection.entries.begin(), selection.entries.end(),
+                  [](const detail::Selected& one) { return one.entry.kind == EntryKind::unread; });
+  std::vector<Awaitable<>> tasks;
+  tasks.push_back(array_store::read(stored_files(context), std::move(plan.pieces), std::move(plan.notes)));
+  if (has_objects) {
+    co_await async::when_all(std::move(tasks));
+    tasks.clear();
+  }
+  Tree tree;
+  std::function<void()> make_tree = [&] {
+    tree = assemble(index, std::exchange(selection, {}), std::exchange(plan.arrays, {}), objects);
+  };
+  tasks.push_back(context.run(std::move(make_tree)));  // While the disk works.
+  co_await async::when_all(std::move(tasks));
+  co_return tree;
+}
+
+/// Opens the index of what is stored.
+// outlives: read awaits it.
+Awaitable<formats::Index> open_stored(LoadContext context,
+                                      std::shared_ptr<const array_store::FileLayout> layout,
+                                      TreeLoadOptions options, const std::optional<AbstractTree>& wanted) {
   array_store::OpenOptions how = open_options(context, options);
-  if (options.partial && wanted && !context.file_bytes(array_store::kIndexFile)) {
+  how.layout = std::move(layout);
+  const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
+  if (options.partial && wanted && how.layout != nullptr) {
     std::function<void()> find_names = [&] {
       if (std::optional<AbstractTree> known = target ? target->wants_in_any_case() : wanted) {
         known->materialise();
@@ -221,12 +309,30 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
     };
     co_await context.run(std::move(find_names));
   }
-  const formats::Index index = co_await array_store::open_index(files, std::move(how));
+  Awaitable<formats::Index> opening = array_store::open_index(stored_files(context), std::move(how));
+  formats::Index index = co_await std::move(opening);
+  if (options.leave_out) {
+    tell_left_out(context, index);
+  }
+  co_return index;
+}
+
+Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
+                     std::optional<AbstractTree> wanted) {
+  const auto files = stored_files(context);
+  const TreeLoadOptions options = options_of(context);
+  const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
+  const ObjectReader objects{layout_of(context, layouts, options), &options};
+  formats::Index index = co_await open_stored(context, objects.layout, options, wanted);
   detail::Selection selection;
   array_store::ReadPlan plan;
   MemberDifferences differences;
   ArrayNames names;
+  const bool is_located = index.foreign() == nullptr || index.foreign()->is_located;
   std::function<void()> make_plan = [&] {
+    plan = array_store::plan_read(index, arrays_of(selection), array_read_options(context), *files);
+  };
+  std::function<void()> make_selection = [&] {
     if (target) {
       if (options.members_may_differ) {
         target->allow_differences(&differences);
@@ -244,19 +350,18 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
       wanted->materialise();
     }
     index.check_numbers();
-    selection = wanted ? detail::select(index, *wanted, options) : detail::select_all(index);
-    plan = array_store::plan_read(index, arrays_of(selection), array_read_options(context), *files);
+    selection = wanted ? detail::select(index, *wanted, options) : detail::select_all(index, options);
+    if (is_located) {
+      make_plan();
+    }
   };
-  co_await context.run(std::move(make_plan));
-  std::vector<Awaitable<>> tasks;
-  tasks.push_back(array_store::read(files, std::move(plan.pieces), std::move(plan.notes)));
-  Tree tree;
-  std::function<void()> make_tree = [&] {
-    tree = assemble(index, std::exchange(selection, {}), std::exchange(plan.arrays, {}),
-                    options.allow_narrowing);
-  };
-  tasks.push_back(context.run(std::move(make_tree)));  // While the disk works.
-  co_await async::when_all(std::move(tasks));
+  co_await context.run(std::move(make_selection));
+  if (!is_located) {
+    index = co_await array_store::locate_wanted(files, objects.layout, index, arrays_of(selection),
+                                                array_read_options(context));
+    co_await context.run(std::move(make_plan));
+  }
+  Tree tree = co_await read_planned(context, index, std::move(selection), std::move(plan), objects);
   if (target) {
     std::function<void()> finish = [&] { target->finish(tree); };
     co_await context.run(std::move(finish));
@@ -265,8 +370,10 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   co_return std::move(tree);
 }
 
-Awaitable<AbstractTree> read_metadata(LoadContext context) {
-  array_store::OpenOptions how = open_options(context, options_of(context));
+Awaitable<AbstractTree> read_metadata(LoadContext context, array_store::FileLayouts layouts) {
+  const TreeLoadOptions options = options_of(context);
+  array_store::OpenOptions how = open_options(context, options);
+  how.layout = layout_of(context, layouts, options);
   formats::Index index = co_await array_store::open_index(stored_files(std::move(context)), std::move(how));
   co_return AbstractTree(std::move(index));
 }
@@ -274,11 +381,11 @@ Awaitable<AbstractTree> read_metadata(LoadContext context) {
 }  // namespace
 
 Awaitable<Background<Tree>> TreeHandler::load(LoadContext context, std::optional<AbstractTree> wanted) const {
-  co_return read(std::move(context), std::move(wanted));
+  co_return read(std::move(context), layouts_, std::move(wanted));
 }
 
 Awaitable<AbstractTree> TreeHandler::metadata(LoadContext context) const {
-  return read_metadata(std::move(context));
+  return read_metadata(std::move(context), layouts_);
 }
 
 Description TreeHandler::describe(const AbstractTree& stored) const {
@@ -287,14 +394,19 @@ Description TreeHandler::describe(const AbstractTree& stored) const {
   description.arrays = stored.arrays();
   description.values = stored.values();
   description.policies = stored.policies();
+  description.left_out = stored.left_out();
   description.says_all = true;
   return description;
 }
 
 bool TreeHandler::recognises(std::span<const std::string> files) const {
-  return std::any_of(files.begin(), files.end(), [](const std::string& file) {
-    return array_store::is_safetensors(file) || array_store::is_safetensors_index(file);
-  });
+  return array_store::find_layout(files, layouts_) != nullptr;
+}
+
+bool TreeHandler::takes(std::span<const std::string> files, const OptionSet& options) const {
+  const auto* given = options.find<TreeLoadOptions>();
+  return array_store::find_layout(files, layouts_, given != nullptr ? given->layout : std::string_view()) !=
+         nullptr;
 }
 
 }  // namespace cairn

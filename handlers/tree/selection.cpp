@@ -13,6 +13,7 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
 #include "containers.hpp"
 #include "index_names.hpp"
@@ -97,6 +98,15 @@ class Stands {
   std::vector<std::string_view> paths_;
 };
 
+[[noreturn]] void refuse_left_out(const Index& index, std::string_view path, std::string_view why,
+                                  std::size_t count) {
+  const std::string more = count > 1 ? fmt::format(", and so has {} more", count - 1) : "";
+  throw Error(Errc::structure_mismatch,
+              fmt::format("{}: {}: {} has no place in a tree{}; ask for what is wanted by its name, or set "
+                          "TreeLoadOptions::leave_out",
+                          index.path(), shown(path), why, more));
+}
+
 class Selector {
  public:
   Selector(const Index& index, const AbstractTree& wanted, const TreeLoadOptions& options)
@@ -118,6 +128,7 @@ class Selector {
 
   /// Walks stored and wanted paths, both sorted, side by side.
   Selection run() {
+    check_wanted_places();
     auto leaf = wanted_.begin();
     for (std::size_t i = 0; i < index_.size(); ++i) {
       const IndexEntry entry = index_.entry(i);
@@ -149,6 +160,22 @@ class Selector {
   }
 
  private:
+  /// Refuses to load what has no place in a tree where it is wanted, by its name or with all that is there.
+  void check_wanted_places() const {
+    if (index_.foreign() == nullptr) {
+      return;
+    }
+    for (const formats::LeftOut& one : index_.foreign()->left_out) {
+      const auto leaf =
+          std::lower_bound(wanted_.begin(), wanted_.end(), one.path,
+                           [](const WantedLeaf& a, const std::string& path) { return a.path < path; });
+      const bool is_named = leaf != wanted_.end() && leaf->path == one.path && !leaf->node->is_placeholder();
+      if (is_named || (as_saved_.hold(one.path) && !options_.leave_out && !options_.partial)) {
+        refuse_left_out(index_, one.path, one.why, 1);
+      }
+    }
+  }
+
   /// Returns whether this is a tree to which nothing was added: who wants nothing of a map says so.
   static bool has_no_keys_yet(std::string_view path, const AbstractTree& node) {
     return path.empty() && node.kind() == TreeKind::null;
@@ -198,6 +225,11 @@ class Selector {
     if (node.is_as_saved()) {
       selected_.entries.push_back({entry, nullptr});
       return;
+    }
+    if (entry.kind == EntryKind::unread) {
+      throw Error(Errc::type_mismatch,
+                  fmt::format("{}: {}: what it is is not known before it is read: ask for it `as_saved`",
+                              index_.path(), shown(entry.name)));
     }
     const TreeKind stored = kind_of(entry.kind);
     const bool is_map = stored == TreeKind::map && has_no_keys_yet(entry.name, node);
@@ -306,7 +338,19 @@ std::vector<std::string> wanted_paths(const AbstractTree& wanted) {
   return paths;
 }
 
-Selection select_all(const Index& index) {
+void check_left_out(const Index& index, std::string_view path, const TreeLoadOptions& options) {
+  if (index.foreign() == nullptr || index.foreign()->left_out.empty() || options.leave_out ||
+      options.partial) {
+    return;
+  }
+  const std::vector<formats::LeftOut>& left_out = index.foreign()->left_out;
+  const std::string& first = left_out.front().path;
+  refuse_left_out(index, fmt::format("{}{}{}", path, path.empty() || first.empty() ? "" : "/", first),
+                  left_out.front().why, left_out.size());
+}
+
+Selection select_all(const Index& index, const TreeLoadOptions& options) {
+  check_left_out(index, {}, options);
   Selection selection;
   selection.entries.resize(index.size());
   for (std::size_t i = 0; i < index.size(); ++i) {

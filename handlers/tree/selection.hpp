@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/formats/index.hpp"
@@ -31,7 +32,15 @@ struct Selection {
     const formats::Index& index, const std::map<std::string, std::string>& aliases);
 
 /// Every entry.
-[[nodiscard]] Selection select_all(const formats::Index& index);
+///
+/// Errors: Errc::structure_mismatch where something of another program's has no place in a tree, unless that may be
+///         left out.
+[[nodiscard]] Selection select_all(const formats::Index& index, const TreeLoadOptions& options);
+
+/// Refuses what has no place in a tree, naming the first of it, unless it may be left out. Paths are below `path`.
+///
+/// Errors: Errc::structure_mismatch.
+void check_left_out(const formats::Index& index, std::string_view path, const TreeLoadOptions& options);
 
 /// The entries that `wanted` asks for. `wanted` is materialised, and the result refers to it. An array with several
 /// names is asked for by any of them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -77,6 +78,18 @@ bool count_bytes(BoxOf& a, BoxOf& b, unsigned bits) {
   return true;
 }
 
+/// The axes from the one whose elements are furthest apart on; those of one index come first.
+std::vector<std::size_t> axes_by_stride(const Shape& extents, const ElementLayout& layout) {
+  std::vector<std::size_t> axes(extents.size());
+  std::iota(axes.begin(), axes.end(), std::size_t{0});
+  std::stable_sort(axes.begin(), axes.end(), [&](std::size_t a, std::size_t b) {
+    const bool a_is_one = extents[a] == 1;
+    const bool b_is_one = extents[b] == 1;
+    return a_is_one != b_is_one ? a_is_one : !a_is_one && layout.pitch(a) > layout.pitch(b);
+  });
+  return axes;
+}
+
 /// Makes the pieces of one slice.
 class SlicePieces {
  public:
@@ -84,6 +97,7 @@ class SlicePieces {
               std::vector<DestinationPiece>& pieces)
       : index_(index), array_(array), region_(region), pieces_(pieces) {
     const formats::IndexSlice slice = index.slice(array.stored, region.slice);
+    form_ = slice.form;
     slice_ = slice.is_whole ? Box::whole(Shape(array.stored.dims))
                             : Box(Shape(slice.offsets), Shape(slice.extents));
   }
@@ -96,6 +110,9 @@ class SlicePieces {
     BoxOf to{wanted.extents(), moved_into(shared, wanted)};
     MutableArrayView view = memory.mutable_view();
     DType stored = array_.stored.dtype;
+    if (form_ != nullptr && (is_packed(stored) || is_packed(view.dtype()))) {
+      refuse_packed(shared);
+    }
     const bool is_packed_there = is_packed(stored) && !(shared == slice_ && !is_packed(view.dtype()));
     const bool is_packed_here = is_packed(view.dtype()) && shared != wanted;
     if (is_packed_there || is_packed_here) {
@@ -110,6 +127,16 @@ class SlicePieces {
     BoxTarget target{ElementLayout(from.extents, item_bytes),
                      from.box,
                      {stored, view.part(to.box), memory.owner(), copier}};
+    if (form_ != nullptr) {
+      if (form_->strides) {
+        target.layout = ElementLayout(*form_->strides, item_bytes);
+      }
+      if (is_collected(*form_, slice_.extents(), stored)) {
+        collected_.push_back(std::move(target));
+        return;
+      }
+      sort_axes(target, from.extents);
+    }
     const bool is_dense =
         static_cast<std::uint64_t>(target.layout.end(target.box) - target.layout.begin(target.box)) ==
         target.to.view.element_count() * item_bytes;
@@ -125,6 +152,9 @@ class SlicePieces {
 
   /// Makes pieces of what was added.
   void finish() {
+    if (!collected_.empty()) {
+      return add_collected();
+    }
     std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
     for (std::size_t i = 0; i < runs_.size();) {
       std::int64_t end = runs_[i].end;
@@ -205,15 +235,71 @@ class SlicePieces {
     return make_piece(begin, end, std::move(to), array_.narrowing, array_.stored.name);
   }
 
+  /// Puts the axes in the order in which elements lie, in the slice and in memory alike.
+  static void sort_axes(BoxTarget& target, const Shape& extents) {
+    const std::vector<std::size_t> order = axes_by_stride(extents, target.layout);
+    Strides pitches(order.size(), 0);
+    Shape offsets(order.size(), 0);
+    Shape sizes(order.size(), 0);
+    Strides strides(order.size(), 0);
+    // Further apart than all elements, for an axis of one index: no other divides the bytes.
+    const std::int64_t far = target.layout.end(Box::whole(extents));
+    for (std::size_t d = 0; d < order.size(); ++d) {
+      pitches[d] = extents[order[d]] == 1 ? far : target.layout.pitch(order[d]);
+      offsets[d] = target.box.begin(order[d]);
+      sizes[d] = target.box.extents()[order[d]];
+      strides[d] = target.to.view.strides()[order[d]];
+    }
+    const MutableArrayView& view = target.to.view;
+    target.to.view = MutableArrayView(view.data(), sizes, view.dtype(), std::move(strides), view.device());
+    target.layout = ElementLayout(std::move(pitches), static_cast<std::size_t>(target.layout.item_bytes()));
+    target.box = Box(std::move(offsets), std::move(sizes));
+  }
+
+  void add_collected() {
+    DestinationPiece piece;
+    piece.offset_bytes = region_.begin;
+    piece.size_bytes = region_.end - region_.begin;
+    const std::uint64_t item_bytes = bits(array_.stored.dtype) / 8;
+    const std::uint64_t needed =
+        form_->strides ? static_cast<std::uint64_t>(collected_[0].layout.end(Box::whole(slice_.extents())))
+                       : byte_count(array_.stored.dtype, slice_.extents()).value_or(item_bytes);
+    piece.sink = std::make_shared<CollectingSink>(
+        piece.size_bytes, needed, *form_, std::move(collected_), array_.narrowing,
+        fmt::format("{}: {}", index_.path(), formats::shown(array_.stored.name)));
+    pieces_.push_back(std::move(piece));
+  }
+
   const formats::Index& index_;
   const ReadArray& array_;
   const Region& region_;
   std::vector<DestinationPiece>& pieces_;
   Box slice_;
+  const formats::SliceForm* form_ = nullptr;  ///< Null: elements lie one behind the other.
+  std::vector<BoxTarget> collected_;
   std::vector<Run> runs_;
 };
 
 }  // namespace
+
+bool is_collected(const formats::SliceForm& form, const Shape& extents, DType dtype) {
+  if (form.is_big_endian || !form.codecs.empty()) {
+    return true;
+  }
+  if (!form.strides) {
+    return false;
+  }
+  std::int64_t inner = bits(dtype) / 8;
+  const std::vector<std::size_t> axes =
+      axes_by_stride(extents, ElementLayout(*form.strides, bits(dtype) / 8));
+  for (auto axis = axes.rbegin(); axis != axes.rend() && extents[*axis] > 1; ++axis) {
+    if ((*form.strides)[*axis] < inner) {
+      return true;
+    }
+    inner += static_cast<std::int64_t>(extents[*axis] - 1) * (*form.strides)[*axis];
+  }
+  return false;
+}
 
 void add_box_pieces(const formats::Index& index, const ReadArray& array, const Region& region,
                     std::span<const Array> memory, std::vector<DestinationPiece>& pieces) {

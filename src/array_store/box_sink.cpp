@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
 namespace cairn::array_store {
 namespace {
 
@@ -135,7 +139,7 @@ void BoxSink::take(std::size_t target, std::size_t from, std::int64_t base, Box 
   const std::int64_t end = base + to.layout.end(to.box, inner);
   if (from == rank) {  // One element.
     if (begin >= range.begin && end <= range.end()) {
-      place(to, part, range);
+      take_whole(to, part, range);
     } else if (begin < range.end() && end > range.begin) {
       take_torn(target, begin, part, range);
     }
@@ -167,7 +171,7 @@ void BoxSink::take(std::size_t target, std::size_t from, std::int64_t base, Box 
     --whole_end;
   }
   if (whole_begin < whole_end) {
-    place(to, with_range(part, from, whole_begin, whole_end), range);
+    take_whole(to, with_range(part, from, whole_begin, whole_end), range);
   }
 }
 
@@ -183,25 +187,58 @@ void BoxSink::take_torn(std::size_t target, std::int64_t base, const Box& part, 
   std::memcpy(torn.bytes.data() + (begin - base), bytes.data(), bytes.size());
   torn.count += bytes.size();
   if (torn.count == item_bytes) {
-    place(to, part, Range{base, std::span(torn.bytes).first(item_bytes)});
+    take_whole(to, part, Range{base, std::span(torn.bytes).first(item_bytes)});
     torn_.erase({target, base});
   }
 }
 
-void BoxSink::place(const BoxTarget& target, const Box& part, const Range& range) const {
+void BoxSink::take_whole(const BoxTarget& target, const Box& part, const Range& range) const {
+  place(target, part, range.bytes.data() + (target.layout.begin(part) - range.begin), narrowing_);
+}
+
+void place(const BoxTarget& target, const Box& part, const std::byte* first, Narrowing narrowing) {
   Strides strides(part.rank(), 0);
   Shape offsets = part.offsets();
   for (std::size_t d = 0; d < part.rank(); ++d) {
     strides[d] = target.layout.pitch(d);
     offsets[d] -= target.box.begin(d);
   }
-  const ArrayView from(range.bytes.data() + (target.layout.begin(part) - range.begin), part.extents(),
-                       target.to.stored, std::move(strides));
+  const ArrayView from(first, part.extents(), target.to.stored, std::move(strides));
   const MutableArrayView to = target.to.view.part(Box(std::move(offsets), part.extents()));
   if (target.to.copier != nullptr) {
-    convert_on_device(from, to, *target.to.copier, narrowing_);
+    convert_on_device(from, to, *target.to.copier, narrowing);
   } else {
-    convert(from, to, narrowing_);
+    convert(from, to, narrowing);
+  }
+}
+
+void CollectingSink::write(std::uint64_t offset_bytes, std::span<const std::byte> in) {
+  std::vector<std::byte> all;
+  {
+    const MutexLock lock(mutex_);
+    bytes_.resize(static_cast<std::size_t>(range_bytes_));
+    std::memcpy(bytes_.data() + offset_bytes, in.data(), in.size());
+    missing_ -= in.size();
+    if (missing_ > 0) {
+      return;
+    }
+    all = std::move(bytes_);
+  }
+  formats::decode(all, form_, targets_.front().to.stored);
+  if (all.size() < least_bytes_) {
+    throw Error(Errc::malformed_metadata, fmt::format("{}: decoded it has {} bytes, and should have {}",
+                                                      what_, all.size(), least_bytes_));
+  }
+  for (const BoxTarget& target : targets_) {
+    place(target, target.box, all.data() + target.layout.begin(target.box), narrowing_);
+  }
+}
+
+void CollectingSink::add_copiers(std::set<DeviceCopier*>& copiers) const {
+  for (const BoxTarget& target : targets_) {
+    if (target.to.copier != nullptr) {
+      copiers.insert(target.to.copier);
+    }
   }
 }
 

@@ -8,12 +8,14 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
 
@@ -23,11 +25,17 @@
 
 namespace cairn::array_store {
 
-/// Where the elements of a dense, row-major array lie among its bytes.
+/// Where the elements of an array lie among its bytes.
 class ElementLayout {
  public:
+  /// Of a dense, row-major one.
+  ///
   /// Shape: as those of boxes that are asked for; its bytes fit in 63 bits.
   ElementLayout(const Shape& extents, std::size_t item_bytes);
+
+  /// Of one with these distances of neighbours.
+  ElementLayout(Strides pitches, std::size_t item_bytes)
+      : pitches_(std::move(pitches)), item_bytes_(static_cast<std::int64_t>(item_bytes)) {}
 
   /// The distance of neighbours along a dimension.
   [[nodiscard]] std::int64_t pitch(std::size_t dimension) const noexcept { return pitches_[dimension]; }
@@ -52,8 +60,12 @@ struct BoxTarget {
   ElementMemory to;      ///< Of the extents of the box.
 };
 
+/// Takes a part of a box from memory, where its first element lies at `from`.
+void place(const BoxTarget& target, const Box& part, const std::byte* from, Narrowing narrowing);
+
 /// Takes bytes of a slice to those boxes of it that want them, and drops what nobody wants: columns of a matrix are
-/// read as whole rows, once for all that want some.
+/// read as whole rows, once for all that want some. Layouts of the boxes have pitches that fall, each at least as long
+/// as what lies within it.
 ///
 /// Each write makes at most two strided copies for each dimension and box.
 /// Threads: as ByteSink.
@@ -88,7 +100,7 @@ class BoxSink final : public ByteSink {
   void take(std::size_t target, std::size_t from, std::int64_t base, Box part, const Range& range);
   void take_torn(std::size_t target, std::int64_t base, const Box& part, const Range& range);
   /// Takes a part of a box of which the range has all.
-  void place(const BoxTarget& target, const Box& part, const Range& range) const;
+  void take_whole(const BoxTarget& target, const Box& part, const Range& range) const;
 
   std::int64_t first_byte_;
   std::vector<BoxTarget> targets_;
@@ -96,6 +108,37 @@ class BoxSink final : public ByteSink {
   Mutex mutex_;
   // By target and place in the slice.
   std::map<std::pair<std::size_t, std::int64_t>, Torn> torn_ CAIRN_GUARDED_BY(mutex_);
+};
+
+/// Collects the bytes of a slice, decodes them when all are there, on the thread that brought the last ones, and takes
+/// them to the boxes that want some of them. Layouts of the boxes are those of decoded bytes, and may be any.
+///
+/// Threads: as ByteSink; the ranges that are written do not overlap.
+class CollectingSink final : public ByteSink {
+ public:
+  /// A slice has `range_bytes`; decoded it has `least_bytes` at least.
+  CollectingSink(std::uint64_t range_bytes, std::uint64_t least_bytes, formats::SliceForm form,
+                 std::vector<BoxTarget> targets, Narrowing narrowing, std::string what)
+      : range_bytes_(range_bytes),
+        least_bytes_(least_bytes),
+        form_(std::move(form)),
+        targets_(std::move(targets)),
+        narrowing_(narrowing),
+        what_(std::move(what)) {}
+
+  void write(std::uint64_t offset_bytes, std::span<const std::byte> in) override;
+  void add_copiers(std::set<DeviceCopier*>& copiers) const override;
+
+ private:
+  const std::uint64_t range_bytes_;
+  const std::uint64_t least_bytes_;
+  const formats::SliceForm form_;
+  const std::vector<BoxTarget> targets_;
+  const Narrowing narrowing_;
+  const std::string what_;
+  Mutex mutex_;
+  std::vector<std::byte> bytes_ CAIRN_GUARDED_BY(mutex_);
+  std::uint64_t missing_ CAIRN_GUARDED_BY(mutex_) = range_bytes_;
 };
 
 }  // namespace cairn::array_store

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -52,16 +53,19 @@ struct Listed {
 };
 
 /// One piece for pieces that overlap, which end at `end`.
-DestinationPiece shared(std::span<Listed> listed, std::size_t lists, std::uint64_t end) {
+DestinationPiece shared(std::span<Listed> listed, std::uint64_t end) {
   DestinationPiece piece;
   piece.offset_bytes = listed.front().piece.offset_bytes;
   piece.size_bytes = end - piece.offset_bytes;
-  std::vector<Pieces> by_list(lists);
+  std::map<std::size_t, Pieces> by_list;  // A few of what may be many lists.
   for (Listed& one : listed) {
     by_list[one.list].push_back(std::move(one.piece));
   }
-  std::erase_if(by_list, [](const Pieces& pieces) { return pieces.empty(); });
-  piece.sink = std::make_shared<SharedBytes>(piece.offset_bytes, std::move(by_list));
+  std::vector<Pieces> pieces;
+  for (auto& [list, of_list] : by_list) {
+    pieces.push_back(std::move(of_list));
+  }
+  piece.sink = std::make_shared<SharedBytes>(piece.offset_bytes, std::move(pieces));
   return piece;
 }
 
@@ -83,9 +87,8 @@ std::vector<DestinationPiece> join_pieces(std::vector<std::vector<DestinationPie
     for (; end < listed.size() && listed[end].piece.offset_bytes < reach; ++end) {
       reach = std::max(reach, listed[end].end());
     }
-    joined.push_back(end - begin == 1
-                         ? std::move(listed[begin].piece)
-                         : shared(std::span(listed).subspan(begin, end - begin), lists.size(), reach));
+    joined.push_back(end - begin == 1 ? std::move(listed[begin].piece)
+                                      : shared(std::span(listed).subspan(begin, end - begin), reach));
     begin = end;
   }
   return joined;

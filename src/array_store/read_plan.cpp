@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <queue>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -50,7 +53,7 @@ std::vector<DestinationPiece> make_pieces(const formats::Index& index, std::span
   pieces.reserve(regions.size());
   for (const Region& region : regions) {
     const ReadArray& array = arrays[region.array];
-    if (array.boxes != nullptr || array.stored.slice_count > 1) {
+    if (array.boxes != nullptr || array.stored.slice_count > 1 || array.has_form) {
       add_box_pieces(index, array, region, memory, pieces);
     } else if (!array.is_small || !extend(pieces, region, memory[array.first])) {
       const Array& to = memory[array.first];
@@ -64,24 +67,31 @@ std::vector<DestinationPiece> make_pieces(const formats::Index& index, std::span
 
 namespace {
 
-/// The pieces of one file. Those of an array that is read several times are as many lists.
+/// The pieces of one file. Those that share bytes, as of an array that is read several times, are of several lists.
 std::vector<DestinationPiece> pieces_of_file(const formats::Index& index, std::span<const ReadArray> arrays,
                                              const Regions& regions, std::span<const Array> memory) {
-  std::vector<Regions> by_time;
-  for (const Region& region : regions) {
-    const std::size_t time = arrays[region.array].times_read;
-    if (time > 0) {
-      by_time.resize(std::max(by_time.size(), time + 1));
-    }
-  }
-  if (by_time.empty()) {
+  const auto overlap = [](const Region& a, const Region& b) { return b.begin < a.end; };
+  if (std::adjacent_find(regions.begin(), regions.end(), overlap) == regions.end()) {
     return make_pieces(index, arrays, regions, memory);
   }
+  // Each region goes to the list that ends first, if that is before it.
+  std::vector<Regions> apart;
+  std::priority_queue<std::pair<std::uint64_t, std::size_t>,
+                      std::vector<std::pair<std::uint64_t, std::size_t>>, std::greater<>>
+      ends;
   for (const Region& region : regions) {
-    by_time[arrays[region.array].times_read].push_back(region);
+    std::size_t list = apart.size();
+    if (!ends.empty() && ends.top().first <= region.begin) {
+      list = ends.top().second;
+      ends.pop();
+    } else {
+      apart.emplace_back();
+    }
+    apart[list].push_back(region);
+    ends.emplace(region.end, list);
   }
   std::vector<std::vector<DestinationPiece>> lists;
-  for (const Regions& at_once : by_time) {
+  for (const Regions& at_once : apart) {
     lists.push_back(make_pieces(index, arrays, at_once, memory));
   }
   return join_pieces(std::move(lists));
@@ -92,6 +102,7 @@ std::vector<DestinationPiece> pieces_of_file(const formats::Index& index, std::s
 ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                    const ReadOptions& options, const StoredFiles& files) {
   LocatedArrays located = locate(index, wanted, options);
+  check_foreign(index, located, files);
   RegionsByFile regions = check_regions(index, located.arrays, std::move(located.regions), files);
   ReadPlan plan;
   plan.arrays.resize(located.count);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cairn/array_store/reader.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
 #include "array/internal/cast.hpp"
 
@@ -47,13 +48,12 @@ struct ReadArray {
   const Array* destination = nullptr;  ///< Null: it gets memory of its own.
   DeviceCopier* copier = nullptr;      ///< Of the device that it goes to; null: the host's memory.
   bool is_plain = false;               ///< Its bytes in the file are its bytes in memory.
-  bool is_small = false;               ///< It is plain, and not worth memory of its own.
+  bool has_form = false;  ///< It is stored as one slice, whose elements do not lie one behind the other.
+  bool is_small = false;  ///< It is plain, and not worth memory of its own.
   std::size_t first = 0;  ///< Its number, or that of its first box, among the arrays that come of all.
   const ReadBoxes* boxes = nullptr;  ///< What is wanted of it; null: all, as one array.
   /// Which of the arrays before it is the same in every way, under another name: its elements are in the same memory.
   std::optional<std::size_t> same_as;
-  std::size_t times_read =
-      0;  ///< How many arrays before it take the same bytes to other memory, or as another type.
 
   /// How many arrays come of it.
   [[nodiscard]] std::size_t count() const noexcept { return boxes != nullptr ? boxes->shards.size() : 1; }
@@ -86,8 +86,18 @@ struct LocatedArrays {
 [[nodiscard]] LocatedArrays locate(const formats::Index& index, std::span<const WantedArray> wanted,
                                    const ReadOptions& options);
 
-/// Puts the regions of each file in order, and refuses those that overlap or that the file does not have: memory for
-/// all that are returned cannot exceed the files.
+/// Refuses arrays of other programs' files that are not located, are encoded in a way that is not read, or ask for more
+/// memory than most_bytes_of.
+///
+/// Errors: see plan_read.
+void check_foreign(const formats::Index& index, const LocatedArrays& located, const StoredFiles& files);
+
+/// Returns whether the bytes of a slice are collected before its elements are taken out of them: they are encoded, in
+/// another byte order, or elements share bytes.
+[[nodiscard]] bool is_collected(const formats::SliceForm& form, const Shape& extents, DType dtype);
+
+/// Puts the regions of each file in order, and refuses those that overlap, unless they may, or that the file does not
+/// have: memory for all others that are returned cannot exceed the files.
 ///
 /// Errors: Errc::not_found, Errc::malformed_metadata, naming file and path.
 [[nodiscard]] RegionsByFile check_regions(const formats::Index& index, std::span<const ReadArray> arrays,

@@ -9,7 +9,9 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/sharding/box_table.hpp"
 
@@ -18,6 +20,7 @@
 #include "array/internal/same_memory.hpp"
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
+#include "base/internal/checked.hpp"
 
 namespace cairn::array_store {
 namespace {
@@ -162,7 +165,8 @@ ReadArray describe_array(const Index& index, const WantedArray& wanted, const Re
 bool is_plain(const ReadArray& array, const IndexSlice& slice) {
   const DType stored = array.stored.dtype;
   const bool is_aligned = is_packed(stored) || slice.offset % unit_bytes(stored) == 0;
-  return array.dtype == stored && array.destination == nullptr && is_aligned && slice.size > 0;
+  return array.dtype == stored && array.destination == nullptr && is_aligned && slice.size > 0 &&
+         slice.form == nullptr;
 }
 
 /// Collects the slices of the array with that number, which must tile it.
@@ -176,6 +180,7 @@ void add_slices(const Index& index, std::size_t number, ReadArray& array, Region
       regions_of(slice.file, regions, last).push_back({slice.offset, slice.offset + slice.size, number, i});
     }
     if (stored.slice_count == 1) {
+      array.has_form = slice.form != nullptr;
       array.is_plain = is_plain(array, slice);
       array.is_small = array.is_plain && slice.size <= kMostSmallBytes;
       if (slice.is_whole) {
@@ -280,7 +285,6 @@ class ReadsBefore {
         return;
       }
     }
-    array.times_read = last == kNone ? 0 : arrays[last].times_read + 1;
     last = arrays.size() - 1;
   }
 
@@ -312,7 +316,70 @@ void check_destinations(std::span<const ReadArray> arrays) {
   check_disjoint(destinations);
 }
 
+std::uint64_t saturated_sum(std::uint64_t a, std::uint64_t b) {
+  return checked_add(a, b).value_or(~std::uint64_t{0});
+}
+
+/// Returns how many bytes of memory an array gets that has none of the caller's.
+std::uint64_t own_bytes(const ReadArray& array) {
+  std::uint64_t bytes = 0;
+  if (array.boxes == nullptr && array.destination == nullptr) {
+    return byte_count(array.dtype, Shape(array.stored.dims)).value_or(~std::uint64_t{0});
+  }
+  for (std::size_t i = 0; array.boxes != nullptr && i < array.boxes->shards.size(); ++i) {
+    const WantedShard& shard = array.boxes->shards[i];
+    const std::optional<Box> stored = intersect(shard.box, array.boxes->stored);
+    if (stored && !shard.destination) {
+      bytes = saturated_sum(bytes, byte_count(array.dtype, stored->extents()).value_or(0));
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
+
+std::uint64_t most_bytes_of(const StoredFiles& files) {
+  std::uint64_t bytes = 0;
+  for (const std::string& file : files.names()) {
+    bytes = saturated_sum(bytes, files.size_bytes(file).value_or(0));
+  }
+  return saturated_sum(std::uint64_t{16} << 20, checked_multiply<std::uint64_t>(bytes, 16).value_or(bytes));
+}
+
+void check_foreign(const Index& index, const LocatedArrays& located, const StoredFiles& files) {
+  if (index.foreign() == nullptr || (index.foreign()->slices.empty() && !index.foreign()->may_overlap)) {
+    return;  // Each byte is read once, as in files of Cairn's.
+  }
+  std::uint64_t left = most_bytes_of(files);
+  const auto take = [&](const ReadArray& array, std::uint64_t bytes) {
+    if (bytes > left) {
+      throw Error(
+          Errc::malformed_metadata,
+          fmt::format("{}: {}: the arrays up to this one have more than 16 times as many bytes as all files: "
+                      "load fewer, or into memory of your own",
+                      index.path(), shown(array.stored.name)));
+    }
+    left -= bytes;
+  };
+  for (const ReadArray& array : located.arrays) {
+    take(array, array.same_as ? 0 : own_bytes(array));
+  }
+  for (const auto& [file, regions] : located.regions) {
+    for (const Region& region : regions) {
+      const ReadArray& array = located.arrays[region.array];
+      const IndexSlice slice = index.slice(array.stored, region.slice);
+      if (!slice.is_located) {
+        throw Error(Errc::invalid_argument, fmt::format("{}: {}: its elements have not been located",
+                                                        index.path(), shown(array.stored.name)));
+      }
+      if (slice.form != nullptr) {
+        formats::check_codecs(*slice.form, array.stored.name);
+        const Shape extents(slice.is_whole ? array.stored.dims : slice.extents);
+        take(array, is_collected(*slice.form, extents, array.stored.dtype) ? slice.size : 0);
+      }
+    }
+  }
+}
 
 std::string shown_policy(std::string_view description) {
   return description.empty() ? "" : fmt::format(" (sharding policy \"{}\")", description);
@@ -348,6 +415,7 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
   const auto slice_of = [&](const Region& region) {
     return std::size_t{arrays[region.array].stored.first_slice} + region.slice;
   };
+  const bool may_overlap = index.foreign() != nullptr && index.foreign()->may_overlap;
   for (auto& [file, in_file] : regions) {
     const auto size = files.size_bytes(file);
     if (!size) {
@@ -359,7 +427,7 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
     std::uint64_t end = 0;
     const Region* before = nullptr;
     for (const Region& region : in_file) {
-      const bool is_again = before != nullptr && slice_of(region) == slice_of(*before);
+      const bool is_again = may_overlap || (before != nullptr && slice_of(region) == slice_of(*before));
       before = &region;
       if ((region.begin < end && !is_again) || region.end > *size) {
         throw Error(
@@ -368,7 +436,7 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
                         region.end, file,
                         region.end > *size ? "reach beyond the end" : "belong to another array, too"));
       }
-      end = region.end;
+      end = std::max(end, region.end);
     }
   }
   return regions;

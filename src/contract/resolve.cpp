@@ -192,9 +192,9 @@ std::string explain_choice(const RegistrySnapshot& registry, std::string_view re
 }
 
 const Registration& resolve_foreign(const RegistrySnapshot& registry, const std::vector<std::string>& files,
-                                    const AnyValue& wanted, std::string_view path) {
+                                    const AnyValue& wanted, const OptionSet& options, std::string_view path) {
   const auto found = std::find_if(registry.rbegin(), registry.rend(), [&](const Registration& registration) {
-    return registration.handler->recognises(files) &&
+    return registration.handler->takes(files, options) &&
            (!wanted.has_value() || (registration.handler->abstract_type == wanted.type() &&
                                     registration.handler->is_abstract_handleable(wanted.get())));
   });

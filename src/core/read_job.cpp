@@ -102,7 +102,8 @@ void ReadJob::choose_parts() {
 
 const Registration& ReadJob::resolve(const Part& part) const {
   if (source_->manifest() == nullptr) {
-    return contract::resolve_foreign(registry_, source_->files(""), part.wanted, source_->path().string());
+    return contract::resolve_foreign(registry_, source_->files(""), part.wanted, options_.handler_options,
+                                     source_->path().string());
   }
   return contract::resolve_for_load(registry_, part.item.name, part.item.handler_id, part.wanted);
 }

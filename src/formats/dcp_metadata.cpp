@@ -17,6 +17,7 @@
 
 #include "base/internal/utf8.hpp"
 #include "formats/file_name.hpp"
+#include "formats/internal/description_budget.hpp"
 #include "formats/internal/pickle.hpp"
 #include "formats/internal/torch_archive.hpp"
 #include "formats/pickled_arrays.hpp"

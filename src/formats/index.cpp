@@ -14,6 +14,7 @@
 #include "cairn/array/format.hpp"
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
 #include "formats/file_name.hpp"
 #include "formats/index_generated.h"
@@ -61,8 +62,10 @@ void require_kind(const IndexEntry& entry, EntryKind kind) {
   }
 }
 
-bool is_valid(EntryKind kind) noexcept {
-  return kind >= EntryKind::array && kind <= EntryKind::list;
+/// Returns whether an entry has columns of an array.
+bool is_array_kind(std::uint8_t kind) noexcept {
+  return kind == static_cast<std::uint8_t>(EntryKind::array) ||
+         kind == static_cast<std::uint8_t>(EntryKind::unread);
 }
 
 }  // namespace
@@ -71,6 +74,9 @@ std::string_view name(EntryKind kind) noexcept {
   static constexpr std::array<std::string_view, 11> kNames = {
       "?",      "array", "integer", "unsigned integer", "float", "bool",
       "string", "bytes", "null",    "empty map",        "list"};
+  if (kind == EntryKind::unread) {
+    return "object";
+  }
   const auto number = static_cast<std::size_t>(kind);
   return kNames[number < kNames.size() ? number : 0];
 }
@@ -295,7 +301,7 @@ IndexEntry Index::entry(std::size_t i) const {
     return {alias_name(number), EntryKind::array, alias_number(number), true};
   }
   const auto kind = static_cast<EntryKind>(kinds_[number]);
-  if (!is_valid(kind)) {
+  if (!is_known(kind)) {
     refuse(fmt::format("entry '{}' is of unknown kind {}", column_name(number), kinds_[number]));
   }
   return {column_name(number), kind, values_[number]};
@@ -331,7 +337,9 @@ std::vector<std::string_view> Index::first_names() const {
 }
 
 IndexArray Index::array(const IndexEntry& entry) const {
-  require_kind(entry, EntryKind::array);
+  if (entry.kind != EntryKind::unread) {
+    require_kind(entry, EntryKind::array);
+  }
   IndexArray array;
   fill_array(entry, array);
   return array;
@@ -345,7 +353,7 @@ bool Index::next_array(std::size_t& i, IndexArray& array) const {
       fill_array(entry(i), array);
       return true;
     }
-    if (!is_valid(kind)) {
+    if (!is_known(kind)) {
       static_cast<void>(entry(i));  // Refuses it.
     }
   }
@@ -441,7 +449,15 @@ IndexSlice Index::slice(const IndexArray& array, std::uint32_t i) const {
   if (slice.offset > kMaxFileBytes || slice.size > kMaxFileBytes - slice.offset) {
     refuse(fmt::format("array '{}' ends beyond 2^63 bytes of '{}'", array.name, slice.file));
   }
+  if (foreign_ != nullptr && !foreign_->slices.empty()) {
+    place_slice(number, slice);
+  }
   return slice;
+}
+
+bool Index::is_known(EntryKind kind) const noexcept {
+  return (kind >= EntryKind::array && kind <= EntryKind::list) ||
+         (kind == EntryKind::unread && foreign_ != nullptr);
 }
 
 std::string_view Index::layout(const IndexEntry& entry) const {
@@ -519,7 +535,7 @@ void Index::check_numbers() const {
   std::vector<bool> blobs(blob_ends_.size());
   for (std::size_t i = 0; i < name_ends_.size(); ++i) {
     const auto kind = static_cast<EntryKind>(kinds_[i]);
-    const bool is_array = kind == EntryKind::array;
+    const bool is_array = is_array_kind(kinds_[i]);
     if (!is_array && kind != EntryKind::string && kind != EntryKind::bytes) {
       continue;
     }

@@ -150,11 +150,20 @@ void IndexBuilder::add_list(std::string_view name, std::uint64_t size) {
 }
 
 void IndexBuilder::add_array(std::string_view name, DType dtype, std::span<const std::uint64_t> dims) {
+  add_array(name, EntryKind::array, dtype, dims);
+}
+
+void IndexBuilder::add_unread(std::string_view name, std::uint64_t size) {
+  add_array(name, EntryKind::unread, DType::uint8, {&size, 1});
+}
+
+void IndexBuilder::add_array(std::string_view name, EntryKind kind, DType dtype,
+                             std::span<const std::uint64_t> dims) {
   if (dims.size() > kMaxRank || !is_valid(dtype)) {
     refuse(fmt::format("entry '{}': {} dimensions of dtype {}", name, dims.size(),
                        static_cast<unsigned>(dtype)));
   }
-  add(name, EntryKind::array, dtypes_.size());
+  add(name, kind, dtypes_.size());
   dtypes_.push_back(static_cast<std::uint8_t>(dtype));
   dims_.insert(dims_.end(), dims.begin(), dims.end());
   dims_ends_.push_back(end_offset(dims_.size(), name));
@@ -329,7 +338,8 @@ void IndexBuilder::sort() {
   sorted.dims_.reserve(dims_.size());
   sorted.boxes_.reserve(boxes_.size());
   for (const std::uint32_t i : sorted_order()) {
-    const bool is_array = static_cast<EntryKind>(kinds_[i]) == EntryKind::array;
+    const auto kind = static_cast<EntryKind>(kinds_[i]);
+    const bool is_array = kind == EntryKind::array || kind == EntryKind::unread;
     sorted.names_.append(name_of(i));
     sorted.name_ends_.push_back(static_cast<std::uint32_t>(sorted.names_.size()));
     sorted.kinds_.push_back(kinds_[i]);

@@ -200,6 +200,7 @@ class IndexMerge {
 void copy_value(IndexBuilder& to, const Index& from, const IndexEntry& entry) {
   switch (entry.kind) {
     case EntryKind::array:
+    case EntryKind::unread:
       throw Error(Errc::invalid_argument, fmt::format("{}: {} is an array", from.path(), shown(entry.name)));
     case EntryKind::integer:
       return to.add_integer(entry.name, entry.as_integer());

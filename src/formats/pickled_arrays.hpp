@@ -8,8 +8,9 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
-#include "formats/internal/foreign_catalogue.hpp"
+#include "formats/internal/description_budget.hpp"
 #include "formats/internal/pickle.hpp"
 #include "formats/internal/torch_archive.hpp"
 

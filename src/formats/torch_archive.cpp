@@ -84,6 +84,18 @@ std::string read_small_member(const ReadAt& read, const TorchArchive& archive, s
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// All that is read but tensors.
+std::vector<PartOfFile> small_members(const TorchArchive& archive) {
+  std::vector<PartOfFile> parts;
+  for (const std::string_view name : {"version", "byteorder", "data.pkl"}) {
+    const ZipMember* const member = archive.find(name);
+    if (member != nullptr && member->size > 0 && (name == "data.pkl" || member->size <= kSmallMember)) {
+      parts.push_back({member->begin, member->size});
+    }
+  }
+  return parts;
+}
+
 bool read_byte_order(const ReadAt& read, const TorchArchive& archive, std::string_view path) {
   const std::string order = read_small_member(read, archive, "byteorder", path);
   if (!order.empty() && order != "little" && order != "big") {
@@ -107,12 +119,20 @@ void check_version(const ReadAt& read, const TorchArchive& archive, std::string_
 
 }  // namespace
 
-TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std::string_view path) {
+TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std::string_view path,
+                                const ExpectParts& expect) {
   check_first_bytes(read(0, std::min<std::uint64_t>(file_size, kTellingBytes)), path);
   TorchArchive archive;
   archive.directory = read_zip_directory(read, file_size, path);
   archive.folder = common_folder(archive.directory, path);
   check_is_saved_object(archive, path);
+  if (expect) {
+    std::vector<PartOfFile> headers;
+    for (const ZipMember& member : archive.directory.members) {
+      headers.push_back({member.header, zip_header_bytes(member)});
+    }
+    expect(headers);
+  }
   for (ZipMember& member : archive.directory.members) {
     locate_zip_member(member, read(member.header, zip_header_bytes(member)), path);
   }
@@ -123,6 +143,9 @@ TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std
   if (pickle->size > kMaxPickleBytes) {
     refuse_archive(
         path, fmt::format("its 'data.pkl' has {} bytes; {} at most are read", pickle->size, kMaxPickleBytes));
+  }
+  if (expect) {
+    expect(small_members(archive));
   }
   check_version(read, archive, path);
   archive.is_big_endian = read_byte_order(read, archive, path);

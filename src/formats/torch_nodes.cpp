@@ -12,6 +12,7 @@
 #include "cairn/formats/index.hpp"
 
 #include "base/internal/utf8.hpp"
+#include "formats/internal/description_budget.hpp"
 #include "formats/internal/torch_archive.hpp"
 #include "formats/pickled_arrays.hpp"
 #include "formats/unique_names.hpp"
@@ -400,6 +401,7 @@ ForeignCatalogue describe_torch_archive(const TorchArchive& archive, std::string
   const Pickle pickle = Pickle::read(archive.pickle, std::string(path) + ": data.pkl");
   ForeignCatalogue catalogue = NodeWalk(pickle, archive, path).run();
   catalogue.files.emplace_back(path);
+  catalogue.may_overlap = true;
   return catalogue;
 }
 

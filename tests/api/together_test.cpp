@@ -28,6 +28,7 @@
 #include "api/fixture.hpp"
 #include "async/internal/event.hpp"
 #include "core/joint_job.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn {
 namespace {
@@ -505,6 +506,35 @@ TEST_F(Together, AreLoadsAndNotQuestions) {
   save_rows();
   EXPECT_THAT([&] { static_cast<void>(metadata(target(), options_, *context_)); },
               Fails(Errc::invalid_argument, HasSubstr("`together` applies to loads, not to metadata")));
+}
+
+TEST_F(Together, LoadFilesOfOtherPrograms) {
+  TreeLoadOptions of_tree;
+  of_tree.leave_out = true;
+  LoadOptions alone;
+  alone.handler_options.set(of_tree);
+  options_.handler_options.set(of_tree);
+  for (const char* path :
+       {"torch/state_dict.pt", "torch_more/views.pt", "megatron/flat_tp2_dp3", "megatron/tp2_pp2"}) {
+    SCOPED_TRACE(path);
+    const fs::path files = testing::test_data() / path;
+    const Tree expected = load_checkpointables(files, {}, alone, *context_).take<Tree>("state");
+    JointJob job{JointJob::Options(3)};
+    std::vector<End> ends = on_all(job, [&](std::size_t rank) {
+      AbstractTree nothing;
+      for (const auto& [key, leaf] : expected.as_map()) {
+        nothing[key] = placeholder;
+      }
+      return load_checkpointables(files, {rank == 1 ? Request("state", nothing) : Request("state")}, options_,
+                                  job.context(rank));
+    });
+    EXPECT_EQ(ends[0].text(), "loaded");
+    EXPECT_EQ(ends[0].tree, expected);
+    EXPECT_EQ(ends[1].text(), "loaded");
+    EXPECT_EQ(ends[1].tree, Tree::map());
+    EXPECT_EQ(ends[2].text(), "loaded");
+    EXPECT_EQ(ends[2].tree, expected);
+  }
 }
 
 TEST_F(Together, DoNotLookForTheLatest) {

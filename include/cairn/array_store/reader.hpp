@@ -63,6 +63,8 @@ class StoredFiles {
 /// The key under which an index that is made of headers has their `__metadata__`: no tensor is called so.
 inline constexpr std::string_view kFileMetadataKey = "__metadata__";
 
+class FileLayout;  // cairn/array_store/file_layout.hpp
+
 /// Holds what is needed of the index of files that others wrote.
 struct OpenOptions {
   OpenOptions() = default;
@@ -76,12 +78,13 @@ struct OpenOptions {
   std::optional<std::set<std::string, std::less<>>> wanted;
   /// Told what is missing; null: nobody is.
   std::function<void(const std::string&)> on_problem;
+  /// Describes the files; null: the built-in layout that recognises them.
+  std::shared_ptr<const FileLayout> layout;
 };
 
-/// The index of a checkpointable. For files that others wrote it is made from their headers: every tensor is
-/// then one key of a flat map.
+/// The index of a checkpointable. For files that others wrote it is made of what their layout describes.
 ///
-/// Errors: Errc::not_found when there is neither an index nor a safetensors file, or a shard is missing;
+/// Errors: Errc::not_found when there is neither an index nor a file that a layout recognises, or a shard is missing;
 ///         Errc::invalid_argument when several files say which file holds which tensor; Errc::malformed_metadata, …
 [[nodiscard]] Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files,
                                                    OpenOptions options = {});
@@ -121,14 +124,17 @@ struct ReadPlan {
 /// Plans to read arrays of an index whose slices lie in `files`. Reads nothing itself; it maps files where that is
 /// asked for.
 ///
-/// Nothing is allocated before it is certain that the files have bytes for it. What is given is not kept.
+/// Nothing is allocated before it is certain that the files have bytes for it; for other programs' arrays, of which
+/// several may view the same bytes, at most 16 bytes for each byte of the files, and 16 MiB more. What is given is
+/// not kept.
 /// Shape:  of `form` or `boxes`, if given, is the stored one, unless they or the options allow another: then elements
 ///         that the files lack are zeros before the pieces are read.
 /// Errors: Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing; Errc::malformed_metadata when
 ///         the index contradicts itself or the files; Errc::incomplete_shards and Errc::overlapping_shards when
 ///         slices do not tile what is wanted; Errc::invalid_argument when they cannot be loaded to an array on a
 ///         device, when two arrays have the same destination, when wanted boxes overlap without being replicas, cut
-///         elements of a packed type in a way that bytes do not allow, or want zeros of a packed type or on a device;
+///         elements of a packed type in a way that bytes do not allow, or want zeros of a packed type or on a device,
+///         or slices have not been located (see locate_wanted); Errc::feature_missing, naming a codec that is not read;
 ///         Errc::shape_mismatch where shapes differ that may not; Errc::shape_mismatch and Errc::dtype_mismatch when
 ///         that memory is not of the form that is wanted.
 [[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,

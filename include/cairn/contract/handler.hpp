@@ -17,6 +17,7 @@
 #include "cairn/array/shape.hpp"
 #include "cairn/array/stored_slices.hpp"
 #include "cairn/async/awaitable.hpp"
+#include "cairn/contract/any_value.hpp"
 #include "cairn/contract/load_context.hpp"
 #include "cairn/contract/save_context.hpp"
 
@@ -149,6 +150,8 @@ struct Description {
   std::vector<DescribedValue> values;
   std::vector<FilesOfPolicy>
       policies;  ///< By which the arrays were divided among files; none when nobody asked for anything.
+  /// What another program has saved and no value can be: `kind` says what it is, and why.
+  std::vector<DescribedValue> left_out;
   /// Files that people can read. One whose name ends in ".json" is a JSON document, any other is made of lines.
   std::vector<std::string> texts;
   /// Says whether arrays, values and texts are all that is loaded: then two that agree in them are equal,
@@ -206,6 +209,11 @@ class CheckpointableHandler {
 
   /// Returns whether a folder that no Cairn wrote, holding these files, is one that this handler reads.
   [[nodiscard]] virtual bool recognises(std::span<const std::string> /*files*/) const { return false; }
+
+  /// Returns whether a load with these options takes them. Default: as `recognises` says.
+  [[nodiscard]] virtual bool takes(std::span<const std::string> files, const OptionSet& /*options*/) const {
+    return recognises(files);
+  }
 };
 
 /// Under which type values of `T` are looked up. Specialise it for a family of types that one handler serves:

@@ -35,7 +35,7 @@ class ErasedHandler {
   [[nodiscard]] virtual Participation participation() const noexcept = 0;
   [[nodiscard]] virtual bool is_handleable(const void* value) const = 0;
   [[nodiscard]] virtual bool is_abstract_handleable(const void* abstract) const = 0;
-  [[nodiscard]] virtual bool recognises(std::span<const std::string> files) const = 0;
+  [[nodiscard]] virtual bool takes(std::span<const std::string> files, const OptionSet& options) const = 0;
   [[nodiscard]] virtual Awaitable<Background<>> save(SaveContext context, const void* value) const = 0;
   /// A copy of the value, to be given to `save` in its place; null when its type does not say how it is copied.
   [[nodiscard]] virtual const void* copy(const void* value,
@@ -87,7 +87,9 @@ class HandlerAdapter final : public ErasedHandler {
   bool is_abstract_handleable(const void* abstract) const override {
     return handler_->is_abstract_handleable(*static_cast<const Abstract*>(abstract));
   }
-  bool recognises(std::span<const std::string> files) const override { return handler_->recognises(files); }
+  bool takes(std::span<const std::string> files, const OptionSet& options) const override {
+    return handler_->takes(files, options);
+  }
 
   Awaitable<Background<>> save(SaveContext context, const void* value) const override {
     return handler_->save(std::move(context), *static_cast<const T*>(value));

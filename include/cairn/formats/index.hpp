@@ -15,6 +15,9 @@
 
 namespace cairn::formats {
 
+struct ForeignDetails;  // cairn/formats/foreign_catalogue.hpp
+struct SliceForm;
+
 /// The path of a node in a tree, as an index stores it: keys joined by '/', the root's path is empty.
 ///
 /// Inside a key '~' is written "~0" and '/' is written "~1"; a key without characters is written "~2". So every
@@ -53,6 +56,9 @@ enum class EntryKind : std::uint8_t {
   null = 8,
   empty_map = 9,
   list = 10,  ///< Marks a list; its elements are the entries below it, under decimal keys. May be empty.
+  /// A value of another program that is not known before its bytes have been read. Never stored: an index.fb that has
+  /// one is malformed.
+  unread = 255,
 };
 
 /// "array", "integer", … for messages.
@@ -97,6 +103,9 @@ struct IndexSlice {
   bool is_whole = true;                    ///< The slice is the array; offsets and extents are then empty.
   std::span<const std::uint64_t> offsets;  ///< Where the box begins in the array.
   std::span<const std::uint64_t> extents;  ///< The box lies inside the array.
+  /// How the elements lie among those bytes; null: one behind the other, row-major, as all do in files of Cairn's.
+  const SliceForm* form = nullptr;
+  bool is_located = true;  ///< False: the elements lie somewhere among those bytes.
 };
 
 /// A view of an `index.fb`: what a checkpointable's arrays and scalars are called, and where their bytes lie.
@@ -129,6 +138,8 @@ class Index {
   /// The number of the entry with that name, by binary search.
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
 
+  /// What has not been read yet is an array of bytes.
+  ///
   /// Errors (all three): Errc::type_mismatch when the entry is of another kind.
   [[nodiscard]] IndexArray array(const IndexEntry& entry) const;
   [[nodiscard]] std::string_view string(const IndexEntry& entry) const;
@@ -148,6 +159,13 @@ class Index {
 
   /// Returns whether layout() says anything of any array.
   [[nodiscard]] bool has_layouts() const noexcept { return !layout_numbers_.empty(); }
+
+  /// What is known of files of other programs; null for an index.fb.
+  [[nodiscard]] const ForeignDetails* foreign() const noexcept { return foreign_.get(); }
+  /// Returns the same index with other details: they have as many slices.
+  [[nodiscard]] Index with_foreign(std::shared_ptr<const ForeignDetails> details) const;
+  /// How many entries have not been read yet; each counts as an array in array_count().
+  [[nodiscard]] std::size_t unread_count() const noexcept;
 
   /// Files that slices lie in, numbered.
   [[nodiscard]] std::size_t file_count() const noexcept { return file_name_ends_.size(); }
@@ -196,6 +214,8 @@ class Index {
     bool is_alias = false;
   };
 
+  [[nodiscard]] bool is_known(EntryKind kind) const noexcept;
+  void place_slice(std::size_t number, IndexSlice& slice) const;
   void check_columns() const;
   void place_aliases();
   [[nodiscard]] Place place_of(std::size_t i) const noexcept;
@@ -250,6 +270,7 @@ class Index {
   std::span<const std::uint32_t>
       alias_ends_;  // Of each alias two numbers: where its name ends, and its array.
   std::shared_ptr<const std::vector<AliasPlace>> alias_places_;  // Null where there are no aliases.
+  std::shared_ptr<const ForeignDetails> foreign_;
 };
 
 }  // namespace cairn::formats

@@ -43,6 +43,10 @@ class IndexBuilder {
   void add_empty_map(std::string_view name);
   void add_list(std::string_view name, std::uint64_t size);
 
+  /// Adds an array of so many bytes that stands for EntryKind::unread; its slice follows. For an index that is not
+  /// written to a file.
+  void add_unread(std::string_view name, std::uint64_t size);
+
   /// Adds an array of whole extents `dims`; its slices follow.
   void add_array(std::string_view name, DType dtype, std::span<const std::uint64_t> dims);
 
@@ -78,6 +82,7 @@ class IndexBuilder {
 
  private:
   void add(std::string_view name, EntryKind kind, std::uint64_t value);
+  void add_array(std::string_view name, EntryKind kind, DType dtype, std::span<const std::uint64_t> dims);
   /// Errors: Errc::invalid_argument when no index has room for so many bytes.
   void check_room(std::string_view name, std::size_t bytes) const;
   [[nodiscard]] std::uint64_t add_blob(std::string_view value);

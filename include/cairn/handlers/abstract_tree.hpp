@@ -204,6 +204,9 @@ class AbstractTree {
   /// The other leaves below, and every list, in the order of their paths.
   [[nodiscard]] std::vector<DescribedValue> values() const;
 
+  /// What another program has saved and has no place in a tree: told by what metadata returned.
+  [[nodiscard]] std::vector<DescribedValue> left_out() const;
+
   /// By which sharding policies the arrays were divided among files; told by what metadata returned, and by its
   /// arrays, which do not name files. None where nobody asked for anything.
   [[nodiscard]] std::vector<FilesOfPolicy> policies() const;

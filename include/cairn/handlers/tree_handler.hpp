@@ -9,12 +9,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/array/array.hpp"
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/sharded_array.hpp"
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/contract/handler.hpp"
 #include "cairn/contract/value_traits.hpp"
 #include "cairn/core/load.hpp"
@@ -61,6 +63,12 @@ struct TreeLoadOptions {
   /// For safetensors files of other programs: the tree has their `__metadata__`, too, under that key, as maps of
   /// strings by the name of the file; so has what metadata tells. Default: it has the tensors only.
   bool file_metadata = false;
+  /// The layout by which files of other programs are read: the name of one of TreeHandler's. Default: the one that
+  /// recognises them.
+  std::string layout;
+  /// Leave out what has no place in a tree, of files of other programs: objects of their classes, say. LoadResult::
+  /// problems name it. Default: a load that takes all is an error, which names the first of it.
+  bool leave_out = false;
   /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
   /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed into
   /// memory or asked for as a box are loaded as usual, and so is all where files cannot be mapped. A process that
@@ -113,11 +121,16 @@ inline constexpr MembersMayDiffer members_may_differ{};
 ///
 /// A load is strict: what it asks for and what is stored must have the same paths; see TreeLoadOptions. What
 /// a placeholder stands for is left out of the result (null when it is an element of a list). It reads
-/// folders of safetensors files that others wrote, too: each tensor is then one key of a flat map.
+/// files that others wrote, too, by their layouts: of safetensors each tensor is one key of a flat map.
 /// Options: ArrayOptions, TreeLoadOptions.
 /// Source:  docs/format.md, "Trees".
 class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
  public:
+  TreeHandler() = default;
+
+  /// Reads files of other programs by these layouts, too.
+  explicit TreeHandler(array_store::FileLayouts layouts) : layouts_(std::move(layouts)) {}
+
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.tree/1"; }
   [[nodiscard]] Participation participation() const noexcept override { return Participation::all; }
 
@@ -135,8 +148,15 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
   [[nodiscard]] Awaitable<AbstractTree> metadata(LoadContext context) const override;
   [[nodiscard]] Description describe(const AbstractTree& stored) const override;
 
-  /// Returns whether there is a safetensors file among them, or a list of some.
+  /// Returns whether a layout recognises them.
   [[nodiscard]] bool recognises(std::span<const std::string> files) const override;
+  /// As above; but TreeLoadOptions::layout takes any.
+  ///
+  /// Errors: Errc::invalid_argument when no layout is called so.
+  [[nodiscard]] bool takes(std::span<const std::string> files, const OptionSet& options) const override;
+
+ private:
+  array_store::FileLayouts layouts_{};
 };
 
 /// Saves one array, in the files of a tree whose root it is.

@@ -41,10 +41,10 @@ const Registration& resolve_for_load(const RegistrySnapshot& registry, std::stri
 [[nodiscard]] std::string explain_choice(const RegistrySnapshot& registry, std::string_view recorded_id,
                                          const AnyValue& wanted, const Registration& chosen);
 
-/// The handler that recognises a foreign folder with these files.
+/// The handler that takes a foreign folder with these files.
 ///
 /// Errors: Errc::not_committed when none does.
 const Registration& resolve_foreign(const RegistrySnapshot& registry, const std::vector<std::string>& files,
-                                    const AnyValue& wanted, std::string_view path);
+                                    const AnyValue& wanted, const OptionSet& options, std::string_view path);
 
 }  // namespace cairn::contract

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/internal/foreign_catalogue.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
 namespace cairn::formats {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
-#include "formats/internal/foreign_catalogue.hpp"
 #include "formats/internal/zip.hpp"
 
 namespace cairn::formats {
@@ -35,14 +35,14 @@ struct TorchArchive {
 };
 
 /// Reads the small members of an archive: its directory, `data.pkl`, whose sum is compared where there is one and this
-/// build can, `byteorder` and `version`; and the headers of all.
+/// build can, `byteorder` and `version`; and the headers of all. `expect`, if given, is told what is read next.
 ///
 /// Errors: Errc::malformed_metadata, naming what the file is: the form before torch 1.6, a TorchScript program, a
 ///         `.pt2`, an archive without `data.pkl`, with a member that is compressed, encrypted or there twice;
 ///         Errc::checksum_mismatch; Errc::unsupported_version.
 /// Source: docs/format.md, "Archives of torch.save".
 [[nodiscard]] TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size,
-                                              std::string_view path);
+                                              std::string_view path, const ExpectParts& expect = nullptr);
 
 /// Describes the tree that was pickled: tensors and arrays of numpy with where their bytes lie, values, and what has no
 /// place in a tree. Ranges are in file number 0, which is called `path`.

@@ -16,6 +16,15 @@ namespace cairn::formats {
 /// have.
 using ReadAt = std::function<std::vector<std::byte>(std::uint64_t begin, std::uint64_t size)>;
 
+/// Bytes [begin, begin + size) of a file.
+struct PartOfFile {
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;
+};
+
+/// Told which bytes a reader will ask for one after the other, so that they can be fetched at once.
+using ExpectParts = std::function<void(const std::vector<PartOfFile>& parts)>;
+
 /// A file within an archive.
 struct ZipMember {
   std::string name;

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "formats/internal/foreign_catalogue.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
+
 #include "formats/internal/zip.hpp"
 
 namespace cairn::formats {

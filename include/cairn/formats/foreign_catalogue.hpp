@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +13,7 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/formats/index.hpp"
 
 namespace cairn::formats {
 
@@ -88,28 +89,56 @@ struct ForeignCatalogue {
   std::vector<ForeignValue> values;
   std::vector<ForeignObject> objects;
   std::vector<LeftOut> left_out;
-  bool is_located = true;  ///< The ranges of slices are those of their elements.
+  bool is_located = true;    ///< The ranges of slices are those of their elements.
+  bool may_overlap = false;  ///< Arrays share bytes: views of one storage.
 
   /// The number of a form, which is added where it is new.
   [[nodiscard]] std::uint32_t add_form(const SliceForm& form);
 };
 
-/// Bounds what a description becomes by the size of the file that it was read from: nodes of a pickle are shared, and
-/// followed into a tree they can be more than the world has memory for.
-class DescriptionBudget {
- public:
-  DescriptionBudget(std::uint64_t input_bytes, std::string_view path)
-      : path_(path), leaves_(4 * input_bytes + 1024), bytes_((std::uint64_t{8} << 20) + 8 * input_bytes) {}
-
-  /// Takes a leaf, and so many bytes for its path and value.
-  ///
-  /// Errors: Errc::malformed_metadata when it is too many.
-  void take(std::uint64_t bytes);
-
- private:
-  std::string_view path_;
-  std::uint64_t leaves_;
-  std::uint64_t bytes_;
+/// Where the bytes of a slice lie that are not one behind the other, or not known yet.
+struct PlacedSlice {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t first = 0;     ///< As in ForeignSlice.
+  std::uint64_t elements = 0;  ///< As in ForeignSlice.
+  std::uint32_t form = 0;
+  bool is_located = true;
 };
+
+/// Holds what is known of other programs' files beyond what an index says.
+struct ForeignDetails {
+  std::vector<SliceForm> forms;
+  /// By the numbers of slices in the index. None where all bytes lie one behind the other.
+  std::vector<PlacedSlice> slices;
+  std::vector<LeftOut> left_out;
+  bool is_located = true;
+  bool may_overlap = false;
+};
+
+/// Checks a description, from whatever file it comes, and makes an index of it. Arrays of the same bytes become one
+/// array with several names. That slices tile their arrays, and that files have the bytes, is checked when they are
+/// read. `path` is used in errors only.
+///
+/// Errors: Errc::malformed_metadata, naming the path of the array or value.
+[[nodiscard]] Index make_index(ForeignCatalogue catalogue, std::string path);
+
+/// Returns the index with slices where `located` has them: its arrays and their slices are some of those of the index,
+/// in the same order, `numbers` are theirs in the index.
+///
+/// Errors: as make_index.
+[[nodiscard]] Index with_located(Index index, const ForeignCatalogue& located,
+                                 const std::vector<std::uint32_t>& numbers);
+
+/// Undoes the codecs of a form, and swaps what is big-endian.
+///
+/// Errors: Errc::malformed_metadata when the bytes are not of that codec; Errc::feature_missing, naming the codec, for
+///         those that are not read.
+void decode(std::vector<std::byte>& bytes, const SliceForm& form, DType dtype);
+
+/// Refuses codecs that decode does not know. `path` is that of the array.
+///
+/// Errors: Errc::feature_missing.
+void check_codecs(const SliceForm& form, std::string_view path);
 
 }  // namespace cairn::formats

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "array_store/layouts/layouts.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/async/require.hpp"
+#include "cairn/base/error.hpp"
+
+#include "array_store/read_steps.hpp"
+
+namespace cairn::array_store {
+namespace {
+
+/// Bytes in memory, as the only file.
+class FilesOfBytes final : public StoredFiles {
+ public:
+  FilesOfBytes(std::string name, std::span<const std::byte> bytes) : name_(std::move(name)), bytes_(bytes) {}
+
+  [[nodiscard]] std::filesystem::path directory() const override { return {}; }
+  [[nodiscard]] std::vector<std::string> names() const override { return {name_}; }
+  [[nodiscard]] std::optional<std::uint64_t> size_bytes(std::string_view file) const override {
+    return file == name_ ? std::optional<std::uint64_t>(bytes_.size()) : std::nullopt;
+  }
+  [[nodiscard]] Awaitable<std::string> read(std::string /*file*/) const override {
+    co_return std::string(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  }
+  [[nodiscard]] Awaitable<> read_pieces(std::string /*file*/,
+                                        std::vector<DestinationPiece> pieces) const override {
+    arrange(pieces, bytes_.size());
+    scatter(pieces, 0, bytes_);
+    co_return;
+  }
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(
+      std::string_view /*file*/) const override {
+    return nullptr;
+  }
+
+ private:
+  std::string name_;
+  std::span<const std::byte> bytes_;
+};
+
+/// Returns the slices of an index that are about to be read and not located, as a layout is given them, and their
+/// numbers.
+formats::ForeignCatalogue part_of(const formats::Index& index, std::span<const WantedArray> wanted,
+                                  const ReadOptions& options, std::vector<std::uint32_t>& numbers) {
+  formats::ForeignCatalogue part;
+  part.is_located = false;
+  part.forms = index.foreign()->forms;
+  for (std::size_t i = 0; i < index.file_count(); ++i) {
+    part.files.emplace_back(index.file(i));
+  }
+  const LocatedArrays read = locate(index, wanted, options);
+  std::vector<std::pair<std::uint32_t, std::size_t>> slices;  // Numbers, each with an array that has it.
+  for (const auto& [file, regions] : read.regions) {
+    for (const Region& region : regions) {
+      slices.emplace_back(read.arrays[region.array].stored.first_slice + region.slice, region.array);
+    }
+  }
+  std::sort(slices.begin(), slices.end());
+  const std::vector<formats::PlacedSlice>& placed = index.foreign()->slices;
+  std::uint32_t last_array = 0;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const auto [number, wanted_as] = slices[i];
+    if ((i > 0 && slices[i - 1].first == number) || number >= placed.size() || placed[number].is_located) {
+      continue;
+    }
+    const formats::IndexArray& stored = read.arrays[wanted_as].stored;
+    if (part.arrays.empty() || last_array != stored.first_slice) {
+      part.arrays.push_back({std::string(stored.name), stored.dtype, Shape(stored.dims), {}});
+    }
+    last_array = stored.first_slice;
+    const formats::IndexSlice slice = index.slice(stored, number - stored.first_slice);
+    formats::ForeignSlice& each = part.arrays.back().slices.emplace_back();
+    each.box = slice.is_whole ? Box::whole(part.arrays.back().shape)
+                              : Box(Shape(slice.offsets), Shape(slice.extents));
+    each.range = {slice.file_number, slice.offset, slice.offset + slice.size};
+    each.form = placed[number].form;
+    each.first = placed[number].first;
+    each.elements = placed[number].elements;
+    numbers.push_back(number);
+  }
+  return part;
+}
+
+}  // namespace
+
+Awaitable<formats::ForeignCatalogue> FileLayout::locate(std::shared_ptr<const StoredFiles> /*files*/,
+                                                        formats::ForeignCatalogue part) const {
+  throw Error(Errc::handler_failed,
+              fmt::format("the layout '{}' says that slices are to be located, and does not "
+                          "locate '{}'",
+                          name(), part.arrays.empty() ? "" : part.arrays[0].path));
+}
+
+formats::ForeignCatalogue FileLayout::describe_object(std::string_view /*path*/,
+                                                      std::span<const std::byte> bytes) const {
+  formats::ForeignCatalogue catalogue;
+  catalogue.values.push_back({"", std::vector<std::byte>(bytes.begin(), bytes.end())});
+  return catalogue;
+}
+
+const FileLayouts& built_in_layouts() {
+  static const FileLayouts& layouts = *new FileLayouts{torch_archive_layout(), safetensors_layout(),
+                                                       torch_distributed_layout()};  // Never destroyed.
+  return layouts;
+}
+
+std::shared_ptr<const FileLayout> find_layout(std::span<const std::string> files, const FileLayouts& own,
+                                              std::string_view name) {
+  std::shared_ptr<const FileLayout> best;
+  int highest = 0;
+  std::string names;
+  for (const FileLayouts* layouts : {&built_in_layouts(), &own}) {
+    for (const auto& layout : *layouts) {
+      names += fmt::format("{}'{}'", names.empty() ? "" : ", ", layout->name());
+      const int number = name.empty() ? layout->recognises(files) : layout->name() == name ? 1 : 0;
+      if (number > 0 && number >= highest) {
+        best = layout;
+        highest = number;
+      }
+    }
+  }
+  if (best == nullptr && !name.empty()) {
+    throw Error(Errc::invalid_argument, fmt::format("no layout is called '{}'; there are {}", name, names));
+  }
+  return best;
+}
+
+Awaitable<formats::Index> locate_wanted(std::shared_ptr<const StoredFiles> files,
+                                        std::shared_ptr<const FileLayout> layout, formats::Index index,
+                                        std::vector<WantedArray> wanted, ReadOptions options) {
+  if (index.foreign() == nullptr || index.foreign()->is_located) {
+    co_return index;
+  }
+  std::vector<std::uint32_t> numbers;
+  formats::ForeignCatalogue part = part_of(index, wanted, options, numbers);
+  Awaitable<formats::ForeignCatalogue> locating = layout->locate(std::move(files), std::move(part));
+  async::require_coroutine(locating, "'locate'");
+  const formats::ForeignCatalogue located = co_await std::move(locating);
+  co_return formats::with_located(std::move(index), located, numbers);
+}
+
+std::shared_ptr<const StoredFiles> files_of_bytes(std::string name, std::span<const std::byte> bytes) {
+  return std::make_shared<FilesOfBytes>(std::move(name), bytes);
+}
+
+}  // namespace cairn::array_store

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/async/require.hpp"
+#include "cairn/base/error.hpp"
+
+#include "array_store/layouts/fetched_parts.hpp"
+#include "array_store/layouts/layouts.hpp"
+#include "formats/internal/dcp_metadata.hpp"
+#include "formats/internal/pickle.hpp"
+#include "formats/internal/torch_archive.hpp"
+
+namespace cairn::array_store {
+namespace {
+
+using formats::FileRange;
+using formats::ForeignArray;
+using formats::ForeignCatalogue;
+using formats::ForeignSlice;
+using Files = std::shared_ptr<const StoredFiles>;
+
+/// So much at both ends of a chunk tells where its elements lie; the second is for the few of which it does not.
+constexpr std::array<std::uint64_t, 2> kEndBytes = {4 << 10, 256 << 10};
+
+bool is_metadata(std::string_view file) {
+  return file == ".metadata" || (file.starts_with("__") && file.ends_with(".metadata"));
+}
+
+Awaitable<ForeignCatalogue> describe_files(Files files) {
+  const std::vector<std::string> names = formats::dcp_metadata_files(files->names());
+  if (names.empty()) {
+    throw Error(
+        Errc::not_found,
+        fmt::format("{}: there is no .metadata, which says what the .distcp files hold: give the path of the "
+                    "folder in which it is",
+                    files->directory().string()));
+  }
+  std::map<std::string, std::shared_ptr<std::vector<std::byte>>> contents;
+  PiecesByFile pieces;
+  for (const std::string& name : names) {
+    const std::uint64_t size = files->size_bytes(name).value_or(0);
+    if (size > formats::kMaxPickleBytes) {
+      throw Error(Errc::malformed_metadata,
+                  fmt::format("{}: it has {} bytes; {} at most are read", full_path(*files, name), size,
+                              formats::kMaxPickleBytes));
+    }
+    const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(size));
+    contents[name] = bytes;
+    DestinationPiece piece;
+    piece.size_bytes = size;
+    piece.data = bytes->data();
+    piece.owner = bytes;
+    if (size > 0) {
+      pieces[name].push_back(std::move(piece));
+    }
+  }
+  NotesByFile none;
+  Awaitable<> reading = files->read_files(std::move(pieces), std::move(none));
+  async::require_coroutine(reading, "'read_files'");
+  co_await std::move(reading);
+  std::vector<ForeignCatalogue> ranks;
+  for (const std::string& name : names) {
+    ranks.push_back(formats::describe_dcp_metadata(*contents[name], full_path(*files, name)));
+    contents.erase(name);
+  }
+  co_return ranks.size() == 1 ? std::move(ranks.front()) : formats::join_dcp_metadata(ranks);
+}
+
+/// Refuses a chunk that a file does not have.
+void check_inside(const StoredFiles& files, const std::string& file, std::uint64_t end) {
+  const std::optional<std::uint64_t> size = files.size_bytes(file);
+  if (size && end > *size) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: it has {} bytes, and a part of an array in it should end at {}",
+                            full_path(files, file), *size, end));
+  }
+}
+
+/// Where a chunk lies.
+using ChunkPlace = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>;
+
+ChunkPlace place_of(const FileRange& range) {
+  return {range.file, range.begin, range.end};
+}
+
+/// Returns what a chunk holds, as far as its ends tell; nothing where more of it must be there.
+std::optional<ForeignCatalogue> look_into(const FetchedParts& parts, const std::string& file,
+                                          const FileRange& range, const std::string& path) {
+  try {
+    const formats::TorchArchive archive =
+        formats::open_torch_archive(parts.reader(file, range.begin), range.end - range.begin, path);
+    return formats::describe_torch_archive(archive, path);
+  } catch (const FetchedParts::Missing&) {
+    return std::nullopt;
+  }
+}
+
+Awaitable<ForeignCatalogue> locate_slices(Files files, ForeignCatalogue part) {
+  std::map<ChunkPlace, std::optional<ForeignCatalogue>> chunks;  // A chunk may be of several slices.
+  for (const ForeignArray& array : part.arrays) {
+    for (const ForeignSlice& slice : array.slices) {
+      if (part.forms[slice.form].codecs.empty()) {  // Others are refused below.
+        chunks.emplace(place_of(slice.range), std::nullopt);
+      }
+    }
+  }
+  FetchedParts parts(files);
+  for (const std::uint64_t end_bytes : kEndBytes) {
+    for (auto& [place, chunk] : chunks) {
+      const auto& [file, begin, end] = place;
+      if (!chunk) {
+        const std::uint64_t near = std::min(end_bytes, end - begin);
+        check_inside(*files, part.files[file], end);
+        parts.want(part.files[file], begin, begin + near);
+        parts.want(part.files[file], end - near, end);
+      }
+    }
+    co_await parts.fetch();  // As often on all ranks.
+    for (auto& [place, chunk] : chunks) {
+      const std::string& file = part.files[std::get<0>(place)];
+      if (!chunk) {
+        const FileRange range{std::get<0>(place), std::get<1>(place), std::get<2>(place)};
+        chunk = look_into(parts, file, range, full_path(*files, file));
+      }
+    }
+  }
+  const ForeignCatalogue nothing;
+  for (ForeignArray& array : part.arrays) {
+    for (ForeignSlice& slice : array.slices) {
+      const auto chunk = chunks.find(place_of(slice.range));
+      const std::string path = full_path(*files, part.files[slice.range.file]);
+      if (chunk != chunks.end() && !chunk->second) {
+        throw Error(
+            Errc::malformed_metadata,
+            fmt::format(
+                "{}: the part {} of {}: its archive is described by more than the {} bytes at its ends", path,
+                to_string(slice.box), formats::shown(array.path), kEndBytes.back()));
+      }
+      slice = formats::locate_dcp_slice(array, slice, chunk == chunks.end() ? nothing : *chunk->second, part,
+                                        path);
+    }
+  }
+  part.is_located = true;
+  co_return part;
+}
+
+/// Makes the one element of a list the whole: so Megatron saves objects of which each rank has its own.
+void unwrap(ForeignCatalogue& catalogue) {
+  const auto inner = [](std::string& path) { path.erase(0, path.size() > 1 ? 2 : 1); };
+  std::erase_if(catalogue.values, [](const formats::ForeignValue& value) { return value.path.empty(); });
+  for (formats::ForeignValue& value : catalogue.values) {
+    inner(value.path);
+  }
+  for (ForeignArray& array : catalogue.arrays) {
+    inner(array.path);
+  }
+  for (formats::LeftOut& left_out : catalogue.left_out) {
+    inner(left_out.path);
+  }
+}
+
+class TorchDistributedLayout final : public FileLayout {
+ public:
+  [[nodiscard]] std::string_view name() const noexcept override { return "torch.distributed"; }
+
+  [[nodiscard]] int recognises(std::span<const std::string> files) const override {
+    const auto is_chunks = [](const std::string& file) { return file.ends_with(".distcp"); };
+    const int without = std::any_of(files.begin(), files.end(), is_chunks) ? 10 : 0;
+    return std::any_of(files.begin(), files.end(), is_metadata) ? 90 : without;
+  }
+
+  [[nodiscard]] Awaitable<ForeignCatalogue> describe(Files files, OpenOptions /*options*/) const override {
+    return describe_files(std::move(files));
+  }
+
+  [[nodiscard]] Awaitable<ForeignCatalogue> locate(Files files, ForeignCatalogue part) const override {
+    return locate_slices(std::move(files), std::move(part));
+  }
+
+  [[nodiscard]] ForeignCatalogue describe_object(std::string_view path,
+                                                 std::span<const std::byte> bytes) const override {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (!text.starts_with("PK")) {
+      return FileLayout::describe_object(path, bytes);
+    }
+    const std::string name = formats::shown(path);
+    const formats::ReadAt read = [bytes](std::uint64_t begin, std::uint64_t size) {
+      const auto part = bytes.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size));
+      return std::vector<std::byte>(part.begin(), part.end());
+    };
+    const formats::TorchArchive archive = formats::open_torch_archive(read, bytes.size(), name);
+    ForeignCatalogue catalogue = formats::describe_torch_archive(archive, name);
+    catalogue.files.front() = "object";
+    const auto is_list_of_one = [](const formats::ForeignValue& value) {
+      const auto* list = std::get_if<formats::ListSize>(&value.value);
+      return value.path.empty() && list != nullptr && list->size == 1;
+    };
+    if (path.find("~1shard_") != std::string_view::npos &&
+        std::any_of(catalogue.values.begin(), catalogue.values.end(), is_list_of_one)) {
+      unwrap(catalogue);
+    }
+    return catalogue;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const FileLayout> torch_distributed_layout() {
+  return std::make_shared<TorchDistributedLayout>();
+}
+
+}  // namespace cairn::array_store
