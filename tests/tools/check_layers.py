@@ -26,7 +26,7 @@ LAYERS = {
     "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint", "contract"],
     "records": ["base", "async", "io"],
     "proto": ["base"],
-    "handlers": INTERFACES,
+    "handlers": [*INTERFACES, "proto"],
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
     "api": [*INTERFACES, "joint", "proto", "handlers", "cuda", "mpi"],
