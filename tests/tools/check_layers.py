@@ -25,7 +25,7 @@ LAYERS = {
     "contract": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint"],
     "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint", "contract"],
     "records": ["base", "async", "io"],
-    "proto": ["base"],
+    "proto": ["base", "io", "records"],
     "handlers": [*INTERFACES, "proto"],
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
