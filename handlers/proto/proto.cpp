@@ -1,52 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/proto.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include <fmt/format.h>
 #include <google/protobuf/dynamic_message.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/proto/chunk.hpp"
+#include "cairn/proto/chunked.pb.h"
+#include "cairn/proto/merger.hpp"
+#include "cairn/proto/splitter.hpp"
 
-#include "wire.hpp"
+#include "chunk_file.hpp"
+#include "message_load.hpp"
+#include "type_name.hpp"
 
 namespace cairn {
 namespace {
 
+using detail::MessageLoad;
 using google::protobuf::Message;
 
 constexpr std::string_view kBinaryFile = "message.binpb";
 constexpr std::string_view kTypeFile = "type.txt";
 constexpr std::string_view kTextFile = "message.txtpb";
+constexpr std::string_view kChunkedId = "cairn.proto/2";
 constexpr std::size_t kMostBytesAsText = 1 << 20;
+constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{256} << 20;
+constexpr std::size_t kRoomMakers = 16;
+constexpr auto kMostBytesOfOneFile = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max());
+
+/// Takes a message as it is, when it can be loaded again.
+class Uncut final : public proto::ComposableSplitter {
+ public:
+  using ComposableSplitter::ComposableSplitter;
+  void build_chunks() override {}
+};
 
 /// The binary form; maps are sorted, so that equal messages have equal bytes.
-std::string serialise(const Message& message, const std::string& name) {
-  if (!message.IsInitialized()) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}': required fields of {} are missing: {}", name, message.GetTypeName(),
-                            message.InitializationErrorString()));
-  }
-  const std::size_t size = message.ByteSizeLong();
-  if (size > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}': the message has {} bytes, protobuf allows less than 2 GiB", name, size));
-  }
-  std::string bytes;
-  bytes.reserve(size);
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    message.SerializeWithCachedSizes(&coded);
-  }
+std::string serialise(const Message& message) {
+  proto::SplitOptions options;
+  options.max_size = kMostBytesOfOneFile;
+  Uncut splitter(message, options);
+  const proto::Chunk& whole = splitter.chunks().front();
+  std::string bytes(whole.size_bytes(), '\0');
+  whole.write(std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 
@@ -87,28 +94,95 @@ AbstractProto type_to_load(const std::string& recorded, const std::optional<Abst
   return AbstractProto(*prototype);
 }
 
-Awaitable<ProtoMessage> read(LoadContext context, std::optional<AbstractProto> wanted) {
-  const std::string recorded = co_await read_type(context);
-  const AbstractProto type = type_to_load(recorded, wanted, context.name());
-  const auto bytes = context.file_bytes(kBinaryFile);
-  const std::string path = (context.path() / kBinaryFile).string();
-  if (bytes && *bytes > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: {} bytes are too many for a message", path, *bytes));
+/// What a checkpoint has of a message.
+struct StoredMessage {
+  std::string type;
+  std::string_view file;
+  std::string path;  // Of the file, for messages.
+  std::uint64_t file_bytes = 0;
+  bool is_cut = false;
+  std::shared_ptr<const chunked::ChunkMetadata> chunks;
+};
+
+Awaitable<StoredMessage> read_stored(LoadContext context) {
+  StoredMessage stored;
+  stored.type = co_await read_type(context);
+  const auto metadata_bytes = context.file_bytes(detail::kMetadataFile);
+  stored.is_cut = metadata_bytes.has_value();
+  stored.file = stored.is_cut ? detail::kChunksFile : kBinaryFile;
+  stored.path = (context.path() / stored.file).string();
+  const auto file_bytes = context.file_bytes(stored.file);
+  if (!file_bytes) {
+    throw Error(Errc::not_found, fmt::format("{}: there is no such file", stored.path));
   }
-  const std::string binary = co_await context.read_file(kBinaryFile);
-  std::shared_ptr<Message> message = type.make();
-  detail::parse_message(binary, *message, path);
-  co_return ProtoMessage(std::move(message));
+  stored.file_bytes = *file_bytes;
+  if (!stored.is_cut) {
+    stored.chunks = detail::one_chunk(stored.file_bytes, stored.path);
+    co_return stored;
+  }
+  const std::string path = (context.path() / detail::kMetadataFile).string();
+  if (*metadata_bytes > kMostMetadataBytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: {} bytes are too many to describe chunks", path, *metadata_bytes));
+  }
+  const std::string metadata = co_await context.read_file(detail::kMetadataFile);
+  const std::function<void()> parse = [&] {
+    stored.chunks = detail::parse_chunks(metadata, stored.file_bytes, path);
+  };
+  co_await context.run(parse);
+  co_return stored;
+}
+
+Awaitable<ProtoMessage> read(LoadContext context, std::optional<AbstractProto> wanted) {
+  const StoredMessage stored = co_await read_stored(context);
+  const AbstractProto type = type_to_load(stored.type, wanted, context.name());
+  const proto::Path part = wanted ? wanted->part_path() : proto::Path();
+  std::shared_ptr<MessageLoad> load;
+  const std::function<void()> plan = [&] {
+    load = std::make_shared<MessageLoad>(stored.chunks, stored.path, type.make(), part);
+  };
+  co_await context.run(plan);
+  const std::function<void()> make_room = [&load] { load->make_room(); };
+  std::vector<Background<>> makers;
+  for (std::size_t i = 0; i < std::min(kRoomMakers, load->strings()); ++i) {
+    makers.push_back(context.run(make_room));
+  }
+  co_await async::when_all(std::move(makers));
+  PiecesByFile files;
+  files.emplace(stored.file, load->pieces());
+  co_await context.read_files(std::move(files));
+  ProtoMessage message;
+  const std::function<void()> merge = [&] { message = load->finish(); };
+  co_await context.run(merge);
+  co_return message;
 }
 
 Awaitable<AbstractProto> read_metadata(LoadContext context) {
-  std::string recorded = co_await read_type(std::move(context));
-  co_return AbstractProto::named(std::move(recorded));
+  const StoredMessage stored = co_await read_stored(context);
+  std::uint64_t bytes = 0;
+  for (const chunked::ChunkInfo& chunk : stored.chunks->chunks()) {
+    bytes += chunk.size();
+  }
+  co_return AbstractProto::named(stored.type, bytes, stored.is_cut ? stored.chunks : nullptr);
 }
 
 Background<> finish(std::vector<Background<>> writes) {
   co_await async::when_all(std::move(writes));
+}
+
+// outlives: `message` refers to the value, whose pieces the blocking phase has read, or that is borrowed.
+Awaitable<Background<>> save_in_chunks(SaveContext context, ProtoMessage message) {
+  detail::ChunkFile file;
+  const std::function<void()> cut = [&] { file = detail::cut_message(message); };
+  co_await context.run(cut);
+  std::vector<Background<>> writes;
+  writes.push_back(context.write_file(kTypeFile, message.get().GetTypeName() + '\n'));
+  writes.push_back(context.write_file(detail::kMetadataFile, std::move(file.metadata)));
+  Awaitable<Background<>> staging =
+      context.write_pieces(detail::kChunksFile, std::move(file.pieces), file.bytes);
+  writes.push_back(co_await std::move(staging));
+  context.record_id(kChunkedId);
+  co_return finish(std::move(writes));
 }
 
 }  // namespace
@@ -133,10 +207,23 @@ AbstractProto::AbstractProto(const google::protobuf::Descriptor& descriptor)
   prototype_.reset(factory_->GetPrototype(&descriptor)->New());
 }
 
-AbstractProto AbstractProto::named(std::string full_name) {
+AbstractProto AbstractProto::named(std::string full_name, std::uint64_t size_bytes,
+                                   std::shared_ptr<const chunked::ChunkMetadata> chunks) {
   AbstractProto type;
   type.full_name_ = std::move(full_name);
+  type.size_bytes_ = size_bytes;
+  type.chunks_ = std::move(chunks);
   return type;
+}
+
+AbstractProto AbstractProto::part(std::string_view path) const {
+  AbstractProto result = *this;
+  const proto::Path further = proto::parse_path(path);
+  result.part_.insert(result.part_.end(), further.begin(), further.end());
+  if (prototype_) {
+    static_cast<void>(proto::part_type(*prototype_->GetDescriptor(), result.part_));
+  }
+  return result;
 }
 
 std::shared_ptr<Message> AbstractProto::make() const {
@@ -147,11 +234,25 @@ std::shared_ptr<Message> AbstractProto::make() const {
   return {prototype_->New(), [factory = factory_](Message* message) { delete message; }};
 }
 
-// outlives: `value` is serialised before the first suspension.
+std::span<const std::string_view> ProtoHandler::other_ids() const noexcept {
+  static constexpr std::array<std::string_view, 1> kOtherIds = {kChunkedId};
+  return kOtherIds;
+}
+
+// outlives: `value` is serialised before the first suspension, or handed on.
 Awaitable<Background<>> ProtoHandler::save(SaveContext context, const ProtoMessage& value) const {
   const Message& message = value.get();
-  std::string bytes = serialise(message, context.name());
-  detail::check_nesting(bytes, message, context.name());
+  const auto* options = context.option<ProtoOptions>();
+  const std::uint64_t limit = (options != nullptr ? *options : ProtoOptions()).chunked_from_bytes;
+  if (limit > kMostBytesOfOneFile) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("chunked_from_bytes is {}, and may be up to 2^31 - 1", limit));
+  }
+  if (message.ByteSizeLong() >= limit) {
+    Awaitable<Background<>> saving = save_in_chunks(std::move(context), value);
+    co_return co_await std::move(saving);
+  }
+  std::string bytes = serialise(message);
   std::vector<Background<>> writes;
   writes.push_back(context.write_file(kTypeFile, message.GetTypeName() + '\n'));
   if (bytes.size() <= kMostBytesAsText) {
@@ -173,7 +274,18 @@ Awaitable<AbstractProto> ProtoHandler::metadata(LoadContext context) const {
 Description ProtoHandler::describe(const AbstractProto& stored) const {
   Description description;
   description.kind = "protobuf message " + stored.full_name();
-  description.texts = {std::string(kTextFile)};
+  if (stored.chunks() == nullptr) {
+    description.texts = {std::string(kTextFile)};
+    return description;
+  }
+  const auto describe_number = [&description](const char* name, std::uint64_t number) {
+    DescribedValue& value = description.values.emplace_back();
+    value.name = name;
+    value.kind = "integer";
+    value.value = number;
+  };
+  describe_number("chunks", static_cast<std::uint64_t>(stored.chunks()->chunks_size()));
+  describe_number("size_bytes", stored.size_bytes());
   return description;
 }
 

@@ -37,11 +37,21 @@ bool is_same(const ErasedHandler& a, const ErasedHandler& b) {
          (a.is_made_of_type() && b.is_made_of_type() && a.handler_type == b.handler_type);
 }
 
+/// Returns an id that both have; empty when there is none.
+std::string_view common_id(const ErasedHandler& a, const ErasedHandler& b) {
+  if (b.has_id(a.id())) {
+    return a.id();
+  }
+  const std::span<const std::string_view> others = a.other_ids();
+  const auto found = std::find_if(others.begin(), others.end(), [&b](auto id) { return b.has_id(id); });
+  return found == others.end() ? std::string_view() : *found;
+}
+
 /// Says why `handler` cannot be registered after `earlier`: its id is taken, or the name that it would be bound to.
 [[noreturn]] void throw_taken(const ErasedHandler& handler, const Registration& earlier) {
-  if (handler.id() == earlier.handler->id()) {
+  if (const std::string_view taken = common_id(handler, *earlier.handler); !taken.empty()) {
     throw Error(Errc::ambiguous_handler,
-                fmt::format("{} is already registered, {}: {}", handler.id(),
+                fmt::format("{} is already registered, {}: {}", taken,
                             is_same(*earlier.handler, handler) ? "with other options" : "by another handler",
                             contract::show(earlier)));
   }
@@ -55,8 +65,13 @@ thread_local bool makes_global = false;
 
 }  // namespace
 
+bool ErasedHandler::has_id(std::string_view id) const {
+  const std::span<const std::string_view> others = other_ids();
+  return this->id() == id || std::find(others.begin(), others.end(), id) != others.end();
+}
+
 bool Registration::reads(std::string_view id) const {
-  return handler->id() == id ||
+  return handler->has_id(id) ||
          std::find(options.aliases.begin(), options.aliases.end(), id) != options.aliases.end();
 }
 
@@ -85,11 +100,16 @@ HandlerRegistry& HandlerRegistry::operator=(const HandlerRegistry& other) {
 HandlerRegistry::~HandlerRegistry() = default;
 
 void HandlerRegistry::add_erased(std::shared_ptr<const ErasedHandler> handler, RegistrationOptions options) {
-  if (!is_id(handler->id())) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("{}: the id '{}' is not of the form 'dotted.name/version'",
-                            type_name(handler->handler_type), handler->id()));
-  }
+  const auto require_id = [&handler](std::string_view id) {
+    if (!is_id(id)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}: the id '{}' is not of the form 'dotted.name/version'",
+                              type_name(handler->handler_type), id));
+    }
+  };
+  require_id(handler->id());
+  const std::span<const std::string_view> others = handler->other_ids();
+  std::for_each(others.begin(), others.end(), require_id);
   const MutexLock lock(state_->mutex);
   for (const Registration& registration : state_->registrations) {
     if (is_same(*registration.handler, *handler) && registration.options == options) {
@@ -97,7 +117,7 @@ void HandlerRegistry::add_erased(std::shared_ptr<const ErasedHandler> handler, R
     }
     const std::string& bound_name = registration.options.checkpointable_name;
     if (bound_name == options.checkpointable_name &&
-        (!bound_name.empty() || registration.handler->id() == handler->id())) {
+        (!bound_name.empty() || !common_id(*registration.handler, *handler).empty())) {
       throw_taken(*handler, registration);
     }
   }

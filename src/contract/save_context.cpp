@@ -262,6 +262,10 @@ void SaveContext::keep(std::type_index type, std::shared_ptr<const void> value) 
   save_->kept().keep({directory_, type}, std::move(value));
 }
 
+void SaveContext::record_id(std::string_view id) const {
+  save_->record_id(directory_, id);
+}
+
 void SaveContext::add_problem(const std::string& problem) const {
   save_->add_problem(problem);
 }

@@ -124,8 +124,9 @@ void ReadJob::rethrow(const std::exception_ptr& failure, const Part& part, Asked
   std::string handler = explain(part);
   const bool is_other = !handler.empty();
   if (!is_other) {
-    handler = fmt::format("handler {}",
-                          part.registration ? part.registration->handler->id() : part.item.handler_id);
+    const bool is_recorded = !part.item.handler_id.empty() || !part.registration;
+    handler = fmt::format("handler {}", is_recorded ? std::string_view(part.item.handler_id)
+                                                    : part.registration->handler->id());
   }
   const std::string who = fmt::format("{}: '{}' ({})", source_->root().string(), part.item.name, handler);
   if (is_other && code_of(failure) == make_error_code(Errc::not_found)) {

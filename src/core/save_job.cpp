@@ -36,7 +36,7 @@ std::string title_of(const SaveJob::Plan& plan) {
 
 /// "'point' (handler example.point/1)": who failed, for messages.
 std::string who(const SaveItem& item) {
-  return fmt::format("'{}' (handler {})", item.checkpointable.name(), item.registration.handler->id());
+  return fmt::format("'{}' (handler {})", item.checkpointable.name(), item.handler_id);
 }
 
 }  // namespace
@@ -44,6 +44,7 @@ std::string who(const SaveItem& item) {
 SaveItem::SaveItem(Checkpointable what, Registration whose)
     : checkpointable(std::move(what)),
       registration(std::move(whose)),
+      handler_id(registration.handler->id()),
       directory(store::directory_of(checkpointable.name())) {}
 
 SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::TimePoint begin)
@@ -497,7 +498,7 @@ void SaveJob::describe(store::Manifest& manifest) const {
   for (const SaveItem& item : items_) {
     store::CheckpointableEntry entry;
     entry.name = item.checkpointable.name();
-    entry.handler_id = item.registration.handler->id();
+    entry.handler_id = item.handler_id;
     entry.directory = item.directory;
     manifest.checkpointables.push_back(std::move(entry));
   }

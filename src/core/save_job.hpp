@@ -40,6 +40,7 @@ struct SaveItem {
 
   Checkpointable checkpointable;
   Registration registration;
+  std::string handler_id;  ///< That is recorded.
   std::string directory;
 };
 
@@ -97,6 +98,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
                                                          const io::NewFileOptions& options) override;
   void add(io::FileDigest digest) override { files_.add(std::move(digest)); }
   void adopt_file(const std::string& relative) override;
+  void record_id(const std::string& directory, std::string_view id) override;
   void add_problem(const std::string& problem) noexcept override;
   void count_problem(const std::string& words, std::uint64_t count) noexcept override;
   void add_policy(const std::string& description, const WorkFigures& figures) noexcept override;

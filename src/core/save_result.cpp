@@ -5,6 +5,7 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,16 @@
 #include "core/save_job.hpp"
 
 namespace cairn::core {
+
+void SaveJob::record_id(const std::string& directory, std::string_view id) {
+  const auto item = std::find_if(items_.begin(), items_.end(),
+                                 [&](const SaveItem& each) { return each.directory == directory; });
+  if (!item->registration.handler->has_id(id)) {
+    throw Error(Errc::invalid_argument, fmt::format("'{}' (handler {}) does not have the id '{}'",
+                                                    item->checkpointable.name(), item->handler_id, id));
+  }
+  item->handler_id = id;
+}
 
 void SaveJob::measure_result() noexcept {
   const MutexLock lock(mutex_);

@@ -58,6 +58,10 @@ ReplacingFile::ReplacingFile(Syscalls& syscalls, const std::filesystem::path& pa
   }
 }
 
+void ReplacingFile::remove_left_over(Syscalls& syscalls, const std::filesystem::path& path) {
+  ReplacingFile(directory_of(syscalls, path), path).remove_left_over();
+}
+
 ReplacingFile::~ReplacingFile() {
   if (!temporary_.empty()) {
     directory_.syscalls().unlink_at(directory_.fd(), temporary_.c_str(), false);

@@ -108,4 +108,20 @@ MergePlan plan_merge(const chunked::ChunkedMessage& tree, const Descriptor& root
   return MergePlanner(root, chunks).plan(tree);
 }
 
+std::size_t keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole) {
+  std::size_t base = 0;
+  for (const MergeStep& step : plan.steps) {
+    if (parts_are_whole && begins_with(part, step.path)) {
+      base = std::max(base, step.path.size());
+    }
+  }
+  std::erase_if(plan.steps, [&](const MergeStep& step) {
+    return !begins_with(step.path, part) && (step.path.size() < base || !begins_with(part, step.path));
+  });
+  for (MergeStep& step : plan.steps) {
+    step.path.erase(step.path.begin(), step.path.begin() + static_cast<std::ptrdiff_t>(base));
+  }
+  return base;
+}
+
 }  // namespace cairn::proto

@@ -38,4 +38,8 @@ struct MergePlan {
 [[nodiscard]] MergePlan plan_merge(const chunked::ChunkedMessage& tree,
                                    const google::protobuf::Descriptor& root, std::size_t chunks);
 
+/// Leaves the steps that what lies at `part` needs, with paths from the message at its first tags, and returns how many
+/// those are. With `parts_are_whole` they lead to the last chunk at or above the part, else to the root.
+[[nodiscard]] std::size_t keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole);
+
 }  // namespace cairn::proto

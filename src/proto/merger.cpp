@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/merger.hpp"
 
-#include <system_error>
-
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
-#include <exception>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
-#include <thread>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,11 +19,12 @@
 #include "cairn/proto/chunked.pb.h"
 
 #include "base/internal/checked.hpp"
-#include "base/internal/thread.hpp"
 #include "proto/merge_plan.hpp"
 #include "proto/nesting.hpp"
+#include "proto/parallel.hpp"
 #include "proto/place.hpp"
 #include "proto/splice.hpp"
+#include "proto/tags.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -34,144 +32,289 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::Message;
 
-constexpr std::uint64_t kMostBytesOfOneThread = std::uint64_t{1} << 20;
-
-/// What a chunk holds, as it can be moved into the result.
-struct ReadyChunk {
-  std::unique_ptr<Message> own;  // Of `message`; null where that lies in the arena of the result.
-  Message* message = nullptr;
-  std::string bytes;
-};
+constexpr int kVersion = 0;  // Of this merger, as TensorFlow counts them.
 
 std::string name_of(const MergeStep& step, const Descriptor& root) {
   return fmt::format("chunk {} at {}", step.chunk, to_text(root, step.path));
 }
 
-/// Checks that a chunk is of the kind that its place wants.
-void check_kind(const Chunk& chunk, const MergeStep& step, const Descriptor& root) {
-  const Descriptor* type = chunk.type();
-  const bool are_messages = type != nullptr && step.type != nullptr;
-  if (are_messages ? type->full_name() == step.type->full_name()
-                   : type == nullptr && (step.type == nullptr || step.has_no_tags)) {
-    return;
-  }
-  throw Error(are_messages ? Errc::type_mismatch : Errc::malformed_metadata,
-              fmt::format("{}: it is {}, and a {} belongs there", name_of(step, root),
-                          type == nullptr ? "bytes" : "a " + type->full_name(),
-                          step.type != nullptr ? step.type->full_name()
-                                               : fmt::format("value of type {}", step.value->type_name())));
-}
+}  // namespace
 
-/// Makes what one step merges, where the result lives: in its arena, or on the heap.
-ReadyChunk make_ready(const Chunk& chunk, const MergeStep& step, const Message& out) {
-  const Descriptor& root = *out.GetDescriptor();
-  check_kind(chunk, step, root);
-  ReadyChunk ready;
-  if (step.type == nullptr) {
-    ready.bytes = chunk.bytes();
-    return ready;
+/// Makes each chunk ready by itself, and then moves all together.
+class Merging {
+ public:
+  Merging(MergePlan plan, Message& out, const MergeOptions& options)
+      : plan_(std::move(plan)), out_(out), options_(options), ready_(plan_.steps.size()) {
+    out.Clear();
   }
-  const Message* prototype = out.GetReflection()->GetMessageFactory()->GetPrototype(step.type);
-  ready.message = prototype->New(out.GetArena());
-  if (out.GetArena() == nullptr) {
-    ready.own.reset(ready.message);
-  }
-  if (chunk.type() != nullptr) {
-    chunk.copy_to(*ready.message);
-  } else if (!parse(chunk.bytes(), *ready.message, kMostNesting - levels(step.path))) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: the bytes are not a {}", name_of(step, root), step.type->full_name()));
-  }
-  return ready;
-}
 
-/// Calls `body` with 0 … count - 1, on the calling thread and on others, `threads` in all. After all calls have ended
-/// it throws the failure of the lowest number.
-void in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& body) {
-  std::atomic<std::size_t> next = 0;
-  std::atomic<bool> has_failed = false;
-  std::vector<std::exception_ptr> failures(count);
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count && !has_failed; i = next++) {
-      try {
-        body(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-        has_failed = true;
+  [[nodiscard]] std::span<const MergeStep> steps() const noexcept { return plan_.steps; }
+
+  void take(std::size_t i, const Chunk& chunk) {
+    const Descriptor* type = chunk.type();
+    if (type == nullptr) {
+      return take(i, false, chunk.bytes());
+    }
+    const MergeStep& step = plan_.steps[i];
+    if (step.type == nullptr || step.type->full_name() != type->full_name()) {
+      refuse_kind(step, "a " + type->full_name());
+    }
+    chunk.copy_to(make_message(i));
+  }
+
+  /// Takes the bytes of a chunk, which is a message or only bytes.
+  void take(std::size_t i, bool is_message, std::string_view bytes) {
+    const MergeStep& step = plan_.steps[i];
+    if (step.type == nullptr) {
+      return take(i, is_message, std::string(bytes));
+    }
+    if (!is_message && !step.has_no_tags) {
+      refuse_kind(step, "bytes");
+    }
+    if (!parse(bytes, make_message(i), kMostNesting - levels(step.path))) {
+      throw Error(Errc::malformed_metadata,
+                  fmt::format("{}: the bytes are not a {}", name(step), step.type->full_name()));
+    }
+  }
+
+  void take(std::size_t i, bool is_message, std::string bytes) {
+    const MergeStep& step = plan_.steps[i];
+    if (step.type != nullptr) {
+      return take(i, is_message, std::string_view(bytes));
+    }
+    if (is_message) {
+      refuse_kind(step, "a message");
+    }
+    ready_[i].bytes = std::move(bytes);
+  }
+
+  Merged finish() {
+    Merged merged;
+    merged.unused_chunks = std::move(plan_.unused_chunks);
+    std::uint64_t empty_elements = options_.most_empty_elements;
+    std::set<Tags> scalars;  // Those that are set already.
+    for (std::size_t i = 0; i < ready_.size(); ++i) {
+      const MergeStep& step = plan_.steps[i];
+      MergePlace place = make_place(out_, step, empty_elements);
+      if (step.type != nullptr) {
+        splice(*ready_[i].message, *place.message);
+        ready_[i].own.reset();
+      } else {
+        const bool is_first = scalars.insert(step.path).second;
+        set_scalar(place, *step.value, std::move(ready_[i].bytes), !is_first, name(step), merged.remarks);
       }
     }
+    return merged;
+  }
+
+ private:
+  /// What a chunk holds, as it can be moved into the result.
+  struct Ready {
+    std::unique_ptr<Message> own;  // Of `message`; null where that lies in the arena of the result.
+    Message* message = nullptr;
+    std::string bytes;
   };
-  std::vector<std::thread> others;
-  const std::size_t wanted = std::min<std::size_t>(std::max(1U, threads), std::max<std::size_t>(count, 1));
-  others.reserve(wanted);
-  try {
-    while (others.size() + 1 < wanted) {
-      others.push_back(start_thread("cairn-proto", work));
-    }
-  } catch (const std::system_error&) {
-    // A thread less: those that are there do all of it.
+
+  [[nodiscard]] std::string name(const MergeStep& step) const { return name_of(step, *out_.GetDescriptor()); }
+
+  [[noreturn]] void refuse_kind(const MergeStep& step, const std::string& what) const {
+    throw Error(step.type != nullptr && what != "bytes" ? Errc::type_mismatch : Errc::malformed_metadata,
+                fmt::format("{}: it is {}, and a {} belongs there", name(step), what,
+                            step.type != nullptr ? step.type->full_name()
+                                                 : fmt::format("value of type {}", step.value->type_name())));
   }
-  work();
-  for (std::thread& other : others) {
-    other.join();
+
+  /// Makes an empty message where the result lives: in its arena, or on the heap.
+  Message& make_message(std::size_t i) {
+    const Message* prototype = out_.GetReflection()->GetMessageFactory()->GetPrototype(plan_.steps[i].type);
+    ready_[i].message = prototype->New(out_.GetArena());
+    ready_[i].own.reset(out_.GetArena() == nullptr ? ready_[i].message : nullptr);
+    return *ready_[i].message;
   }
-  const auto failure =
-      std::find_if(failures.begin(), failures.end(), [](const auto& one) { return one != nullptr; });
-  if (failure != failures.end()) {
-    std::rethrow_exception(*failure);
+
+  MergePlan plan_;
+  Message& out_;
+  const MergeOptions options_;
+  std::vector<Ready> ready_;
+};
+
+namespace {
+
+void require_fields(const Message& out, const MergeOptions& options) {
+  if (!options.allow_partial && !out.IsInitialized()) {
+    throw Error(Errc::malformed_metadata, fmt::format("required fields of {} are missing: {}",
+                                                      out.GetTypeName(), out.InitializationErrorString()));
   }
 }
 
-unsigned threads_for(std::uint64_t bytes, unsigned wanted) {
-  if (wanted != 0) {
-    return wanted;
+/// Adds up the bytes of chunks.
+class ByteSum {
+ public:
+  explicit ByteSum(std::uint64_t most) : most_(most) {}
+
+  void add(std::uint64_t bytes) {
+    const auto sum = checked_add(bytes_, bytes);
+    if (!sum || *sum > most_) {
+      throw Error(Errc::malformed_metadata, fmt::format("the chunks have more than {} bytes", most_));
+    }
+    bytes_ = *sum;
   }
-  return bytes < kMostBytesOfOneThread ? 1 : std::max(1U, std::thread::hardware_concurrency());
-}
+
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  const std::uint64_t most_;
+  std::uint64_t bytes_ = 0;
+};
 
 }  // namespace
 
 Merged merge(std::span<const Chunk> chunks, const chunked::ChunkedMessage& chunked_message, Message& out,
              const MergeOptions& options) {
-  const Descriptor& root = *out.GetDescriptor();
-  MergePlan plan = plan_merge(chunked_message, root, chunks.size());
-  std::uint64_t bytes = 0;
+  ByteSum sum(options.most_bytes);
   for (const Chunk& chunk : chunks) {
-    const auto sum = checked_add(bytes, chunk.size_bytes());
-    if (!sum || *sum > options.most_bytes) {
-      throw Error(Errc::malformed_metadata,
-                  fmt::format("the chunks have more than {} bytes", options.most_bytes));
-    }
-    bytes = *sum;
+    sum.add(chunk.size_bytes());
   }
-  out.Clear();
-  std::vector<ReadyChunk> ready(plan.steps.size());
-  in_parallel(ready.size(), threads_for(bytes, options.threads), [&](std::size_t i) {
-    const MergeStep& step = plan.steps[i];
-    ready[i] = make_ready(chunks[static_cast<std::size_t>(step.chunk)], step, out);
+  Merging merging(plan_merge(chunked_message, *out.GetDescriptor(), chunks.size()), out, options);
+  in_parallel(merging.steps().size(), threads_for(sum.bytes(), options.threads), [&](std::size_t i) {
+    merging.take(i, chunks[static_cast<std::size_t>(merging.steps()[i].chunk)]);
   });
-
-  Merged merged;
-  merged.unused_chunks = std::move(plan.unused_chunks);
-  std::uint64_t empty_elements = options.most_empty_elements;
-  std::set<Tags> scalars;  // Those that are set already.
-  for (std::size_t i = 0; i < ready.size(); ++i) {
-    const MergeStep& step = plan.steps[i];
-    MergePlace place = make_place(out, step, empty_elements);
-    if (step.type != nullptr) {
-      splice(*ready[i].message, *place.message);
-      ready[i].own.reset();
-    } else {
-      const bool is_first = scalars.insert(step.path).second;
-      set_scalar(place, *step.value, std::move(ready[i].bytes), !is_first, name_of(step, root),
-                 merged.remarks);
-    }
-  }
-  if (!options.allow_partial && !out.IsInitialized()) {
-    throw Error(Errc::malformed_metadata, fmt::format("required fields of {} are missing: {}",
-                                                      root.full_name(), out.InitializationErrorString()));
-  }
+  Merged merged = merging.finish();
+  require_fields(out, options);
   return merged;
+}
+
+struct Merger::State {
+  /// A chunk that is merged.
+  struct Wanted {
+    std::size_t step = 0;
+    std::uint64_t bytes = 0;
+    bool is_message = false;
+    bool is_there = false;
+  };
+
+  State(Message& result, const MergeOptions& merge_options) : out(result), options(merge_options) {}
+
+  Wanted& take(std::uint64_t chunk, std::size_t bytes) {
+    const auto found = chunks.find(chunk);
+    if (found == chunks.end() || found->second.is_there) {
+      throw Error(Errc::invalid_argument, fmt::format("chunk {} is not wanted, or is there already", chunk));
+    }
+    if (bytes != found->second.bytes) {
+      throw Error(Errc::malformed_metadata, fmt::format("chunk {} has {} bytes, and should have {}", chunk,
+                                                        bytes, found->second.bytes));
+    }
+    found->second.is_there = true;
+    return found->second;
+  }
+
+  Message& out;
+  const MergeOptions options;
+  std::unique_ptr<Message> own;  // Of what the part lies in; null where that is `out`, or lies in its arena.
+  Message* above = nullptr;
+  Tags rest;  // From there to the part.
+  std::optional<Merging> merging;
+  std::unordered_map<std::uint64_t, Wanted> chunks;
+  std::vector<std::uint64_t> wanted;
+};
+
+Merger::Merger(const chunked::ChunkMetadata& stored, Message& out, const MergeOptions& options)
+    : Merger(stored, *out.GetDescriptor(), {}, out, options) {}
+
+// outlives: the caller keeps `out`.
+Merger::Merger(const chunked::ChunkMetadata& stored, const Descriptor& whole, const Path& part, Message& out,
+               const MergeOptions& options)
+    : state_(std::make_unique<State>(out, options)) {
+  const auto& bad = stored.version().bad_consumers();
+  if (stored.version().join_version() > kVersion || std::count(bad.begin(), bad.end(), kVersion) > 0) {
+    throw Error(
+        Errc::unsupported_version,
+        fmt::format("the chunks are for mergers from version {} on, or not for version {}, which this is",
+                    stored.version().join_version(), kVersion));
+  }
+  if (const Descriptor& type = part_type(whole, part); &type != out.GetDescriptor()) {
+    throw Error(Errc::type_mismatch,
+                fmt::format("the part is a {}, not this {}", type.full_name(), out.GetTypeName()));
+  }
+  Walk walk(whole, Errc::invalid_argument);
+  Tags tags;
+  resolve(part, walk, tags);
+  MergePlan plan = plan_merge(stored.message(), whole, static_cast<std::size_t>(stored.chunks_size()));
+  const std::size_t base = tags.empty() ? 0 : keep_part(plan, tags, options.parts_are_whole);
+  state_->rest.assign(tags.begin() + static_cast<std::ptrdiff_t>(base), tags.end());
+  state_->above = &out;
+  if (!state_->rest.empty()) {
+    Walk to_base(whole, Errc::invalid_argument);
+    Tags walked;
+    for (std::size_t i = 0; i < base; ++i) {
+      walked.push_back(tags[i]);
+      to_base.step(walked);
+    }
+    const Message* prototype = out.GetReflection()->GetMessageFactory()->GetPrototype(to_base.type());
+    state_->above = prototype->New(out.GetArena());
+    state_->own.reset(out.GetArena() == nullptr ? state_->above : nullptr);
+  }
+  ByteSum sum(options.most_bytes);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const std::uint64_t chunk = plan.steps[i].chunk;
+    const chunked::ChunkInfo& info = stored.chunks(static_cast<int>(chunk));
+    if (info.type() != chunked::ChunkInfo::MESSAGE && info.type() != chunked::ChunkInfo::BYTES) {
+      throw Error(Errc::malformed_metadata, fmt::format("chunk {} is neither a message nor bytes", chunk));
+    }
+    sum.add(info.size());
+    state_->chunks[chunk] = {i, info.size(), info.type() == chunked::ChunkInfo::MESSAGE, false};
+    state_->wanted.push_back(chunk);
+  }
+  state_->merging.emplace(std::move(plan), *state_->above, options);
+}
+
+Merger::~Merger() = default;
+
+std::span<const std::uint64_t> Merger::wanted() const noexcept {
+  return state_->wanted;
+}
+
+void Merger::add(std::uint64_t chunk, std::span<const std::byte> bytes) {
+  const State::Wanted& wanted = state_->take(chunk, bytes.size());
+  state_->merging->take(wanted.step, wanted.is_message,
+                        std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+void Merger::add(std::uint64_t chunk, std::string bytes) {
+  const State::Wanted& wanted = state_->take(chunk, bytes.size());
+  state_->merging->take(wanted.step, wanted.is_message, std::move(bytes));
+}
+
+Merged Merger::finish() {
+  State& state = *state_;
+  const auto missing = std::find_if(state.chunks.begin(), state.chunks.end(),
+                                    [](const auto& chunk) { return !chunk.second.is_there; });
+  if (missing != state.chunks.end()) {
+    throw Error(Errc::invalid_argument, fmt::format("chunk {} was not added", missing->first));
+  }
+  Merged merged = state.merging->finish();
+  if (state.above != &state.out) {
+    Message* found = find_message(*state.above, state.rest);
+    if (found == nullptr) {
+      throw Error(Errc::not_found, fmt::format("the {} has nothing at {}", state.above->GetTypeName(),
+                                               to_text(*state.above->GetDescriptor(), state.rest)));
+    }
+    state.out.Clear();
+    state.out.GetReflection()->Swap(&state.out, found);
+  }
+  require_fields(state.out, state.options);
+  return merged;
+}
+
+const Descriptor& part_type(const Descriptor& whole, const Path& part) {
+  Walk walk(whole, Errc::invalid_argument);
+  Tags tags;
+  resolve(part, walk, tags);
+  if (walk.type() == nullptr) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' leads to no message, but to a list or a value", to_text(part)));
+  }
+  return *walk.type();
 }
 
 }  // namespace cairn::proto

@@ -162,6 +162,33 @@ MergePlace make_place(Message& out, const MergeStep& step, std::uint64_t& empty_
   return place;
 }
 
+Message* find_message(Message& root, std::span<const Tag> path) {
+  Message* message = &root;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const Reflection& reflection = *message->GetReflection();
+    const auto number = static_cast<int>(std::get<FieldNumber>(path[i]).value);
+    const FieldDescriptor& field = *find_field(*message->GetDescriptor(), number);
+    if (field.is_map()) {
+      google::protobuf::MapValueConstRef value;
+      if (!find_entry(*message, field, to_map_key(path[++i]), value)) {
+        return nullptr;
+      }
+      message = const_cast<Message*>(&value.GetMessageValue());  // Of a message that is not const.
+    } else if (field.is_repeated()) {
+      const std::uint64_t index = std::get<ElementIndex>(path[++i]).value;
+      if (index >= static_cast<std::uint64_t>(reflection.FieldSize(*message, &field))) {
+        return nullptr;
+      }
+      message = reflection.MutableRepeatedMessage(message, &field, static_cast<int>(index));
+    } else if (reflection.HasField(*message, &field)) {
+      message = reflection.MutableMessage(message, &field);
+    } else {
+      return nullptr;
+    }
+  }
+  return message;
+}
+
 void set_scalar(MergePlace& place, const FieldDescriptor& value, std::string bytes, bool append,
                 std::string_view name, std::vector<std::string>& remarks) {
   with_scalar(value, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& functions) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ struct MergePlace {
 /// Errors: Errc::malformed_metadata where that is too few, and for an element of a repeated scalar that is not there.
 [[nodiscard]] MergePlace make_place(google::protobuf::Message& out, const MergeStep& step,
                                     std::uint64_t& empty_elements);
+
+/// Finds the message at a path; null where there is none.
+[[nodiscard]] google::protobuf::Message* find_message(google::protobuf::Message& root,
+                                                      std::span<const Tag> path);
 
 /// Sets a scalar from the bytes of its chunk: strings as they are, appended with `append`; numbers, booleans and enums
 /// from text or else from their little-endian binary form.

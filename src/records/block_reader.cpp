@@ -22,7 +22,7 @@ BlockReader::BlockReader(io::Syscalls& syscalls, const std::filesystem::path& pa
   if (fd == -ENOENT) {
     throw Error(Errc::not_found, path.string());
   }
-  file_ = io::FileHandle(syscalls, io::require(fd, "open", path));
+  file_ = std::make_shared<const io::FileHandle>(syscalls, io::require(fd, "open", path));
   io::FileStatus status;
   io::require(io::uninterrupted([&] { return syscalls.status(fd, status); }), "stat", path);
   if (status.kind != io::FileKind::regular) {
@@ -34,13 +34,13 @@ BlockReader::BlockReader(io::Syscalls& syscalls, const std::filesystem::path& pa
 BlockReader::BlockReader(Bytes memory) : memory_(memory), bytes_(memory.size()) {}
 
 void BlockReader::fail(Errc code, std::uint64_t position, std::string_view reason) const {
-  throw Error(code, fmt::format("{} at {}: {}", file_.is_open() ? path_.string() : "records in memory",
-                                position, reason));
+  throw Error(code,
+              fmt::format("{} at {}: {}", file_ ? path_.string() : "records in memory", position, reason));
 }
 
 void BlockReader::read(std::span<char> out, std::uint64_t position) const {
-  if (file_.is_open()) {
-    io::read_all(file_, std::as_writable_bytes(out), position, path_);
+  if (file_) {
+    io::read_all(*file_, std::as_writable_bytes(out), position, path_);
   } else if (!out.empty()) {
     std::memcpy(out.data(), memory_.data() + position, out.size());
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +24,7 @@ struct Chunk {
 };
 
 /// Reads chunks without the headers of blocks that lie between their bytes. Each of these is verified, and must agree
-/// with the chunk.
+/// with the chunk. Copies share the file.
 class BlockReader {
  public:
   BlockReader(io::Syscalls& syscalls, const std::filesystem::path& path);
@@ -50,7 +51,7 @@ class BlockReader {
   [[nodiscard]] BlockHeader decoded(std::string_view bytes, std::uint64_t position) const;
   void require_same(Chunk& chunk, const BlockHeader& header, std::uint64_t position) const;
 
-  io::FileHandle file_;
+  std::shared_ptr<const io::FileHandle> file_;  // Null: `memory_` is read.
   std::filesystem::path path_;
   Bytes memory_;
   std::uint64_t bytes_ = 0;

@@ -127,6 +127,8 @@ struct RecordReader::State {
   std::uint64_t given = 0;  ///< The position of the record that was given last.
   std::string alone;        ///< Of readers that are given views.
 
+  ReaderOptions options;
+
  private:
   /// Goes on to the next chunk with a record that is not passed over. Returns false at the end of the file.
   [[nodiscard]] bool open(std::string& alone_record) {
@@ -290,7 +292,6 @@ struct RecordReader::State {
     file.fail(Errc::malformed_metadata, chunk.begin, reason);
   }
 
-  ReaderOptions options;
   std::uint64_t next_begin = kSignatureBytes;  ///< Of the chunk that is opened next.
   std::uint64_t skip = 0;                      ///< Records of it that are passed over.
 
@@ -321,6 +322,11 @@ RecordReader::~RecordReader() = default;
 
 RecordReader open_records(io::Syscalls& syscalls, const std::filesystem::path& path, ReaderOptions options) {
   return RecordReader(std::make_unique<RecordReader::State>(BlockReader(syscalls, path), options));
+}
+
+RecordReader another_reader(const RecordReader& reader) {
+  const RecordReader::State& state = *reader.state_;
+  return RecordReader(std::make_unique<RecordReader::State>(state.file, state.options));
 }
 
 bool RecordReader::next(std::string& record) {

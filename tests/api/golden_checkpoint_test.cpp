@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/stubs/common.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <google/protobuf/wrappers.pb.h>
 #include <nlohmann/json.hpp>
 
@@ -36,6 +38,7 @@ using testing::read_text;
 const std::filesystem::path kGolden = testing::test_data() / "golden/checkpoint-v1";
 const std::filesystem::path kGoldenComplex = testing::test_data() / "golden/complex-v1";
 const std::filesystem::path kGoldenAliases = testing::test_data() / "golden/aliases-v1";
+const std::filesystem::path kGoldenChunked = testing::test_data() / "golden/chunked-v1";
 
 /// 2026-01-31T12:00:00Z, for ever.
 class StoppedClock final : public Clock {
@@ -143,6 +146,21 @@ class GoldenCheckpoint : public testing::ApiTest {
     save(path, tree_with_aliases(), options, *context_);
   }
 
+  void save_chunked(const std::filesystem::path& path) const {
+    ProtoOptions of_messages;
+    of_messages.chunked_from_bytes = 0;
+    SaveOptions options;
+    options.handler_options.set(of_messages);
+    save_checkpointables(path, {{"settings", chunked_message()}}, options, *context_);
+  }
+
+  static google::protobuf::Struct chunked_message() {
+    google::protobuf::Struct message;
+    (*message.mutable_fields())["speed"].set_string_value("fast");
+    (*message.mutable_fields())["text"].set_string_value(std::string(350'000, 'x'));
+    return message;
+  }
+
   static void expect_same(const std::filesystem::path& path, const std::filesystem::path& golden) {
     ASSERT_EQ(list_tree(path), list_tree(golden));
     for (const std::string& name : list_tree(golden)) {
@@ -239,6 +257,25 @@ TEST_F(GoldenCheckpoint, OfAliasesIsWrittenTheSameToTheByte) {
   save_aliases(path);
 
   expect_same(path, kGoldenAliases);
+}
+
+TEST_F(GoldenCheckpoint, OfAMessageInChunksHasTheValueThatWasSaved) {
+  Loaded loaded = load_checkpointables(kGoldenChunked, {}, LoadOptions(), *context_);
+
+  EXPECT_TRUE(store::verify(io::posix_syscalls(), kGoldenChunked).is_sound());
+  EXPECT_EQ(checkpointables_metadata(kGoldenChunked, *context_).at("settings").handler_id, "cairn.proto/2");
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+      loaded.take<google::protobuf::Struct>("settings"), chunked_message()));
+}
+
+/// CAIRN_WRITE_GOLDEN_CHUNKED=<path> does what CAIRN_WRITE_GOLDEN does.
+TEST_F(GoldenCheckpoint, OfAMessageInChunksIsWrittenTheSameToTheByte) {
+  const char* wanted = std::getenv("CAIRN_WRITE_GOLDEN_CHUNKED");
+  const std::filesystem::path path = wanted != nullptr ? std::filesystem::path(wanted) : target();
+
+  save_chunked(path);
+
+  expect_same(path, kGoldenChunked);
 }
 
 /// CAIRN_WRITE_GOLDEN_COMPLEX=<path> does what CAIRN_WRITE_GOLDEN does.

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/contract/registry.hpp"
 
+#include <array>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -184,6 +188,40 @@ TEST(HandlerRegistry, RefusesIdsThatAreNotDottedNamesWithAVersion) {
 
     EXPECT_THAT([&] { add(registry, id); }, Fails(Errc::invalid_argument)) << id;
   }
+}
+
+/// A blob handler with two forms of its files.
+class TwoForms final : public LimitedHandler {
+ public:
+  TwoForms(std::string id, std::string_view other) : LimitedHandler(std::move(id)), others_{other} {}
+
+  std::span<const std::string_view> other_ids() const noexcept override { return others_; }
+
+ private:
+  std::array<std::string_view, 1> others_;
+};
+
+TEST(ResolveForLoad, FindsAHandlerByAnotherOfItsIds) {
+  HandlerRegistry registry;
+  registry.add(std::make_shared<const TwoForms>("forms/1", "forms/2"), with_alias("old/1"));
+
+  EXPECT_EQ(loader(registry.snapshot(), "forms/1"), "forms/1");
+  EXPECT_EQ(loader(registry.snapshot(), "forms/2"), "forms/1");
+  EXPECT_EQ(loader(registry.snapshot(), "old/1"), "forms/1");
+}
+
+TEST(HandlerRegistry, RefusesAnIdThatIsAnotherOneOfAHandler) {
+  HandlerRegistry registry;
+  registry.add(std::make_shared<const TwoForms>("forms/1", "forms/2"));
+
+  EXPECT_THAT([&] { add(registry, "forms/2"); },
+              Fails(Errc::ambiguous_handler, HasSubstr("forms/2 is already registered")));
+  EXPECT_THAT([&] { registry.add(std::make_shared<const TwoForms>("more/1", "forms/1")); },
+              Fails(Errc::ambiguous_handler, HasSubstr("forms/1 is already registered")));
+  EXPECT_THAT([&] { registry.add(std::make_shared<const TwoForms>("more/1", "forms/2")); },
+              Fails(Errc::ambiguous_handler, HasSubstr("forms/2 is already registered")));
+  EXPECT_THAT([&] { registry.add(std::make_shared<const TwoForms>("more/1", "Forms")); },
+              Fails(Errc::invalid_argument, HasSubstr("'Forms'")));
 }
 
 TEST(HandlerRegistry, GivesSnapshotsThatLaterRegistrationsDoNotChange) {

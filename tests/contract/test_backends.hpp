@@ -62,6 +62,7 @@ class TestSave final : public SaveBackend {
     digests.emplace(std::move(path), std::move(digest));
   }
   void adopt_file(const std::string& relative) override { adopted.push_back(relative); }
+  void record_id(const std::string&, std::string_view id) override { recorded_id = id; }
   void add_problem(const std::string& problem) noexcept override { problems.push_back(problem); }
   void count_problem(const std::string& words, std::uint64_t) noexcept override { problems.push_back(words); }
   void add_policy(const std::string&, const WorkFigures&) noexcept override {}
@@ -73,6 +74,7 @@ class TestSave final : public SaveBackend {
   std::uint64_t total_bytes = 0;
   std::map<std::string, io::FileDigest> digests;  ///< Of the files that are complete.
   std::vector<std::string> adopted;
+  std::string recorded_id;
   std::vector<std::string> problems;
 
  private:

@@ -182,8 +182,9 @@ TEST_F(ProtoHandlerTest, LoadsTheDeepestMessageThatItSaves) {
 }
 
 TEST_F(ProtoHandlerTest, RefusesToSaveAMessageThatIsTooDeepToLoad) {
-  EXPECT_THAT([&] { save(chain(1001)); },
-              Fails(Errc::invalid_argument, HasSubstr("'item': the message is deeper than 1000 levels")));
+  EXPECT_THAT(
+      [&] { save(chain(1001)); },
+      Fails(Errc::invalid_argument, HasSubstr("messages lie in each other more than 1000 levels deep")));
 }
 
 TEST_F(ProtoHandlerTest, CountsTheLevelsOfMapsAsItsReaderDoes) {

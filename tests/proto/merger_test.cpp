@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/merger.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -342,6 +344,137 @@ TEST(Merge, RefusesAResultWithoutItsRequiredFieldsUnlessAllowed) {
   options.allow_partial = true;
   merge(chunks, tree, out, options);
   EXPECT_EQ(out.content(), "c");
+}
+
+/// A stored message: its chunks as bytes, and what says where they belong.
+struct Stored {
+  std::vector<std::string> chunks;
+  chunked::ChunkMetadata metadata;
+};
+
+/// A string far below the root has a chunk, and an element of a list.
+Stored stored_message() {
+  Stored stored;
+  const auto add = [&stored](const std::string& bytes, bool is_message) {
+    chunked::ChunkInfo& info = *stored.metadata.add_chunks();
+    info.set_type(is_message ? chunked::ChunkInfo::MESSAGE : chunked::ChunkInfo::BYTES);
+    info.set_size(bytes.size());
+    stored.chunks.push_back(bytes);
+  };
+  add(message_of_text<All>(
+          "f_int32: 1 child { f_int32: 2 child { f_int32: 3 } } r_all { f_string: 'a' } r_all {}")
+          .SerializeAsString(),
+      true);
+  add("long", false);
+  add(message_of_text<All>("f_string: 'b'").SerializeAsString(), true);
+  *stored.metadata.mutable_message() =
+      message_of_text<chunked::ChunkedMessage>("chunk_index: 0 " + field("71.71.15", 1) + field("36[1]", 2));
+  return stored;
+}
+
+void add_wanted(Merger& merger, const Stored& stored) {
+  for (std::size_t i = merger.wanted().size(); i-- > 0;) {  // In another order than they are merged in.
+    const std::uint64_t chunk = merger.wanted()[i];
+    const std::string& bytes = stored.chunks[static_cast<std::size_t>(chunk)];
+    if (i % 2 == 0) {
+      merger.add(chunk, std::as_bytes(std::span(bytes)));
+    } else {
+      merger.add(chunk, bytes);
+    }
+  }
+}
+
+template <class M>
+std::string merged_part(const Stored& stored, const char* path, bool parts_are_whole) {
+  M out;
+  MergeOptions options;
+  options.parts_are_whole = parts_are_whole;
+  Merger merger(stored.metadata, *All::descriptor(), parse_path(path), out, options);
+  std::string text;
+  for (const std::uint64_t chunk : merger.wanted()) {
+    text += std::to_string(chunk);
+  }
+  add_wanted(merger, stored);
+  static_cast<void>(merger.finish());
+  return text + ": " + out.ShortDebugString();
+}
+
+TEST(Merger, TakesChunksInAnyOrder) {
+  const Stored stored = stored_message();
+  All out;
+  out.set_f_int64(1);
+
+  Merger merger(stored.metadata, out);
+  add_wanted(merger, stored);
+  static_cast<void>(merger.finish());
+
+  EXPECT_EQ(out.ShortDebugString(),
+            "f_int32: 1 r_all { f_string: \"a\" } r_all { f_string: \"b\" } "
+            "child { f_int32: 2 child { f_int32: 3 f_string: \"long\" } }");
+}
+
+TEST(Merger, NeedsTheChunksOfAPartOnly) {
+  const Stored stored = stored_message();
+
+  EXPECT_EQ(merged_part<All>(stored, "child.child", false), "01: f_int32: 3 f_string: \"long\"");
+  EXPECT_EQ(merged_part<All>(stored, "child.child", true), "01: f_int32: 3 f_string: \"long\"");
+  EXPECT_EQ(merged_part<All>(stored, "r_all[0]", true), "0: f_string: \"a\"");
+  EXPECT_EQ(merged_part<All>(stored, "r_all[1]", false), "02: f_string: \"b\"");
+  EXPECT_EQ(merged_part<All>(stored, "r_all[1]", true), "2: f_string: \"b\"");
+}
+
+TEST(Merger, RefusesPartsThatAreNotThere) {
+  const Stored stored = stored_message();
+  for (const char* path : {"r_all[2]", "r_all[18446744073709551615]"}) {
+    EXPECT_THAT([&] { merged_part<All>(stored, path, true); }, Fails(Errc::not_found)) << path;
+  }
+  EXPECT_THAT([&] { merged_part<All>(stored, "child.child.child", true); },
+              Fails(Errc::not_found, HasSubstr("has nothing at child.child.child")));
+  EXPECT_THAT([&] { merged_part<All>(stored, "r_all", true); },
+              Fails(Errc::invalid_argument, HasSubstr("'r_all' leads to no message")));
+  EXPECT_THAT([&] { merged_part<All>(stored, "f_int32", true); }, Fails(Errc::invalid_argument));
+  EXPECT_THAT([&] { merged_part<Leaf>(stored, "child", true); }, Fails(Errc::type_mismatch));
+}
+
+TEST(Merger, RefusesChunksThatAreNotAsTheyWereStored) {
+  const Stored stored = stored_message();
+  All out;
+  Merger merger(stored.metadata, out);
+
+  EXPECT_THAT([&] { merger.add(1, "longer"); },
+              Fails(Errc::malformed_metadata, HasSubstr("chunk 1 has 6 bytes, and should have 4")));
+  EXPECT_THAT([&] { merger.add(3, ""); }, Fails(Errc::invalid_argument, HasSubstr("chunk 3 is not wanted")));
+  EXPECT_THAT([&] { static_cast<void>(merger.finish()); },
+              Fails(Errc::invalid_argument, HasSubstr("not added")));
+  merger.add(1, "long");
+  EXPECT_THAT([&] { merger.add(1, "long"); }, Fails(Errc::invalid_argument, HasSubstr("there already")));
+}
+
+TEST(Merger, RefusesWhatWasWrittenForLaterMergers) {
+  Stored stored = stored_message();
+  All out;
+
+  stored.metadata.mutable_version()->set_join_version(1);
+  EXPECT_THAT([&] { Merger(stored.metadata, out); }, Fails(Errc::unsupported_version));
+  stored.metadata.mutable_version()->set_join_version(0);
+  stored.metadata.mutable_version()->add_bad_consumers(0);
+  EXPECT_THAT([&] { Merger(stored.metadata, out); }, Fails(Errc::unsupported_version));
+}
+
+TEST(Merger, RefusesKindsOfChunksThatDoNotFit) {
+  Stored stored = stored_message();
+  All out;
+
+  stored.metadata.mutable_chunks(2)->set_type(chunked::ChunkInfo::UNSET);
+  EXPECT_THAT([&] { Merger(stored.metadata, out); },
+              Fails(Errc::malformed_metadata, HasSubstr("chunk 2 is neither a message nor bytes")));
+  stored.metadata.mutable_chunks(2)->set_type(chunked::ChunkInfo::BYTES);
+  stored.metadata.mutable_chunks(1)->set_type(chunked::ChunkInfo::MESSAGE);
+  Merger merger(stored.metadata, out);
+  EXPECT_THAT([&] { merger.add(2, stored.chunks[2]); },
+              Fails(Errc::malformed_metadata, HasSubstr("it is bytes")));
+  EXPECT_THAT([&] { merger.add(1, stored.chunks[1]); },
+              Fails(Errc::malformed_metadata, HasSubstr("it is a message")));
 }
 
 }  // namespace

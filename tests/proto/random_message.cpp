@@ -15,6 +15,8 @@
 
 #include "proto/map_access.hpp"
 #include "proto/scalars.hpp"
+#include "shapes.pb.h"
+#include "shapes3.pb.h"
 
 namespace cairn::testing {
 namespace {
@@ -149,6 +151,13 @@ void add_unknown_fields(UnknownFieldSet& fields, Dice& dice, int most_depth) {
 }
 
 }  // namespace
+
+const Message& Prototypes::pick(Dice& dice) {
+  const Message& generated = dice.one_in(3)
+                                 ? static_cast<const Message&>(test::shapes3::Modern::default_instance())
+                                 : test::shapes::All::default_instance();
+  return dice.one_in(2) ? generated : *factory_.GetPrototype(generated.GetDescriptor());
+}
 
 void fill_randomly(Message& message, Dice& dice, int most_depth) {
   std::vector<const FieldDescriptor*> fields;

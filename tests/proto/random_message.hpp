@@ -3,11 +3,21 @@
 
 #include <string>
 
+#include <google/protobuf/dynamic_message.h>
 #include <google/protobuf/message.h>
 
 #include "support/dice.hpp"
 
 namespace cairn::testing {
+
+/// The messages of which copies are filled: of either syntax, as generated and as dynamic ones.
+class Prototypes {
+ public:
+  [[nodiscard]] const google::protobuf::Message& pick(Dice& dice);
+
+ private:
+  google::protobuf::DynamicMessageFactory factory_;
+};
 
 /// Fills a message of any type by reflection: some of its fields, extensions and unknown fields, with lists and texts
 /// of lengths that are now small and now large. `most_depth` messages lie in each other.

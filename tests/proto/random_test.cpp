@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <google/protobuf/arena.h>
-#include <google/protobuf/dynamic_message.h>
 #include <gtest/gtest.h>
 
 #include "cairn/proto/auto_splitter.hpp"
@@ -29,24 +28,11 @@ namespace {
 using google::protobuf::Message;
 using testing::Dice;
 using testing::fill_randomly;
+using testing::Prototypes;
 using testing::serialised;
 
 // Most bytes of a key, of an unknown field, and of what comes with them, in the messages of this test.
 constexpr std::uint64_t kMostOfOnePiece = 60;
-
-/// The messages of which copies are filled: of either syntax, as generated and as dynamic ones.
-class Prototypes {
- public:
-  [[nodiscard]] const Message& pick(Dice& dice) {
-    const Message& generated =
-        dice.one_in(3) ? static_cast<const Message&>(cairn::test::shapes3::Modern::default_instance())
-                       : cairn::test::shapes::All::default_instance();
-    return dice.one_in(2) ? generated : *factory_.GetPrototype(generated.GetDescriptor());
-  }
-
- private:
-  google::protobuf::DynamicMessageFactory factory_;
-};
 
 /// Lists the chunks of each node in another order: they are sorted by their tags, and only those of one path by number.
 void shuffle(chunked::ChunkedMessage& node, Dice& dice) {

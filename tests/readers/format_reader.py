@@ -256,6 +256,82 @@ def read_tree(folder, contents):
     return tree
 
 
+def fields_of(message):
+    """Yields number and value of each field in wire format; those that have a length as bytes."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        tag = varint()
+        if tag & 7 == 0:
+            yield tag >> 3, varint()
+        elif tag & 7 == 2:
+            size = varint()
+            if size > len(message) - at:
+                raise ValueError("a field ends behind its message")
+            at += size
+            yield tag >> 3, message[at - size : at]
+        else:
+            raise ValueError(f"a field of wire type {tag & 7}")
+
+
+def read_tag(field_index):
+    """Returns a field as a number, an index as [number], and a key as (key,)."""
+    ((kind, value),) = fields_of(field_index)
+    if kind == 2:
+        ((key_kind, key),) = fields_of(value)
+        return (key.decode() if key_kind == 1 else bool(key) if key_kind == 2 else key - (key >> 63 << 64) if key_kind > 4 else key,)
+    return [value] if kind == 3 else value
+
+
+def place_chunks(node, path):
+    """Yields path and number of each chunk in the tree, in the order of merging."""
+    fields = []
+    for number, value in fields_of(node):
+        if number == 1:
+            yield path, value
+        elif number == 2:
+            tags = [read_tag(each) for field, each in fields_of(value) if field == 1]
+            fields.append((tags, next((each for field, each in fields_of(value) if field == 3), b"")))
+
+    def order(field):
+        tags, message = field
+        kinds = [(isinstance(tag, list), isinstance(tag, tuple), tag) for tag in tags]
+        return kinds, next((value for number, value in fields_of(message) if number == 1), 0)
+
+    for tags, message in sorted(fields, key=order):
+        yield from place_chunks(message, [*path, *tags])
+
+
+def read_chunks(metadata, data):
+    """Returns path, type and bytes of each chunk of a message."""
+    infos, tree = [], b""
+    for number, value in fields_of(metadata):
+        if number == 1 and dict(fields_of(value)).get(2, 0) > 0:
+            raise ValueError("the chunks are for later readers")
+        if number == 2:
+            infos.append(dict(fields_of(value)))
+        elif number == 3:
+            tree = value
+    chunks = []
+    for path, number in place_chunks(tree, []):
+        begin, size = infos[number].get(3, 0), infos[number].get(2, 0)
+        if begin + size > len(data):
+            raise ValueError(f"chunk {number} ends behind its file")
+        chunks.append((path, {1: "MESSAGE", 2: "BYTES"}[infos[number][1]], data[begin : begin + size]))
+    return chunks
+
+
 def read(path):
     manifest = read_manifest(path)
     contents = verified_files(path, manifest)
@@ -268,6 +344,9 @@ def read(path):
             items[item["name"]] = json.loads(contents[f"{folder}/data.json"])
         elif handler == "cairn.proto/1":
             items[item["name"]] = (contents[f"{folder}/type.txt"].decode(), contents[f"{folder}/message.binpb"])
+        elif handler == "cairn.proto/2":
+            chunks = read_chunks(contents[f"{folder}/chunks.binpb"], contents[f"{folder}/message.chunks"])
+            items[item["name"]] = (contents[f"{folder}/type.txt"].decode(), chunks)
         else:
             items[item["name"]] = {each: data for each, data in contents.items() if each.startswith(folder + "/")}
     return items

@@ -16,6 +16,7 @@ CHECKPOINT = os.path.join(DATA, "golden", "checkpoint-v1")
 COMPLEX = os.path.join(DATA, "golden", "complex-v1")
 ALIASES = os.path.join(DATA, "golden", "aliases-v1")
 RUN = os.path.join(DATA, "golden", "run-v1")
+CHUNKED = os.path.join(DATA, "golden", "chunked-v1")
 
 
 def floats(*values):
@@ -56,6 +57,14 @@ class GoldenFiles(unittest.TestCase):
         shared = Array("I32", (1,), struct.pack("<i", 7))
         norm = Array("F64", (1,), struct.pack("<d", 0.5))
         self.assertEqual(state, {"body": {"embed": embed, "norm": norm}, "head": embed, "layers": [shared, {"w": shared}, shared]})
+
+    def test_a_message_has_chunks(self):
+        name, chunks = read(CHUNKED)["settings"]
+
+        # A google.protobuf.Struct: {"speed": "fast", "text": "xxx…"}.
+        self.assertEqual(name, "google.protobuf.Struct\n")
+        speed, text = b"\n\x0f\n\x05speed\x12\x06\x1a\x04fast", b"\n\x08\n\x04text\x12\x00"
+        self.assertEqual(chunks, [([], "MESSAGE", speed + text), ([1, ("text",), 3], "BYTES", b"x" * 350000)])
 
     def test_a_run_has_its_steps_metrics_and_pins(self):
         steps = {int(name): read(os.path.join(RUN, name)) for name in os.listdir(RUN) if name.isdigit()}

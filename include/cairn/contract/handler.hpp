@@ -185,6 +185,10 @@ class CheckpointableHandler {
   /// name.
   [[nodiscard]] virtual std::string_view id() const noexcept = 0;
 
+  /// Returns ids of other forms of its files, which this handler reads too, and may have a save record in place of
+  /// `id` (SaveContext::record_id). They are its own: no other handler is registered with one of them.
+  [[nodiscard]] virtual std::span<const std::string_view> other_ids() const noexcept { return {}; }
+
   /// Returns which ranks save where several processes save together. Default: rank 0, so that a handler that
   /// was written for one process is right unchanged. The same on every rank.
   [[nodiscard]] virtual Participation participation() const noexcept { return Participation::primary; }

@@ -32,6 +32,9 @@ class ErasedHandler {
   [[nodiscard]] bool is_made_of_type() const noexcept { return is_made_of_type_; }
   void mark_made_of_type() noexcept { is_made_of_type_ = true; }
   [[nodiscard]] virtual std::string_view id() const noexcept = 0;
+  [[nodiscard]] virtual std::span<const std::string_view> other_ids() const noexcept = 0;
+  /// Returns whether `id` is its own or one of the others.
+  [[nodiscard]] bool has_id(std::string_view id) const;
   [[nodiscard]] virtual Participation participation() const noexcept = 0;
   [[nodiscard]] virtual bool is_handleable(const void* value) const = 0;
   [[nodiscard]] virtual bool is_abstract_handleable(const void* abstract) const = 0;
@@ -80,6 +83,7 @@ class HandlerAdapter final : public ErasedHandler {
 
   const void* object() const noexcept override { return handler_.get(); }
   std::string_view id() const noexcept override { return handler_->id(); }
+  std::span<const std::string_view> other_ids() const noexcept override { return handler_->other_ids(); }
   Participation participation() const noexcept override { return handler_->participation(); }
   bool is_handleable(const void* value) const override {
     return handler_->is_handleable(*static_cast<const T*>(value));
@@ -185,8 +189,9 @@ class HandlerRegistry {
   /// Adds a handler of type `H`, or that very object. Does nothing when it is there already with equal options:
   /// several parts of a program may register what they need. Two objects of one type are not the same handler.
   ///
-  /// Errors: Errc::ambiguous_handler when a name is bound already, or an id registered already without a name;
-  ///         Errc::invalid_argument for an id that is not of the form "dotted.name/version".
+  /// Errors: Errc::ambiguous_handler when a name is bound already, or an id, its own or one of its other_ids,
+  ///         registered already without a name; Errc::invalid_argument for an id that is not of the form
+  ///         "dotted.name/version".
   template <class H>
   HandlerRegistry& add(RegistrationOptions options = {}) {
     auto erased = erase_handler(std::make_shared<const H>());

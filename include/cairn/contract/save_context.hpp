@@ -136,6 +136,13 @@ class SaveContext {
     keep(typeid(T), std::move(value));
   }
 
+  /// Has the checkpoint record this id, one of the handler's other_ids, in place of `id`; its own one undoes that. Of a
+  /// handler that saves on all ranks, that of rank 0 counts.
+  ///
+  /// Phase:  either.
+  /// Errors: Errc::invalid_argument for another id.
+  void record_id(std::string_view id) const;
+
   /// Tells the user, in SaveResult::problems of this rank, what does not harm the checkpoint but should be known.
   void add_problem(const std::string& problem) const;
   /// The same for what is counted over the whole save: problems of the same words are one, with the sum of their

@@ -3,7 +3,11 @@
 
 namespace cairn::chunked {
 
-/// How chunks are put together; "cairn/proto/chunked.pb.h" defines it.
+// "cairn/proto/chunked.pb.h" defines them.
+
+/// How chunks are put together.
 class ChunkedMessage;
+/// That, with where each chunk lies: what is stored beside chunks.
+class ChunkMetadata;
 
 }  // namespace cairn::chunked

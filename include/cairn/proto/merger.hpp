@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 
 #include "cairn/proto/chunk.hpp"
 #include "cairn/proto/chunked_message.hpp"
+#include "cairn/proto/path.hpp"
 
 namespace cairn::proto {
 
@@ -24,6 +27,9 @@ struct MergeOptions {
   std::uint64_t most_empty_elements = std::uint64_t{1} << 20;
   /// Required fields may be missing.
   bool allow_partial = false;
+  /// Of a part of a message: a chunk that lies at its path, or nearest above it, has all of what lies there, as where
+  /// AutoSplitter has cut. Chunks above that one are not read then.
+  bool parts_are_whole = false;
 };
 
 /// What a merge has noticed.
@@ -43,5 +49,48 @@ struct Merged {
 ///            type.
 Merged merge(std::span<const Chunk> chunks, const chunked::ChunkedMessage& chunked_message,
              google::protobuf::Message& out, const MergeOptions& options = {});
+
+/// Puts a message, or a part of one, together from chunks that are stored: they are added in any order, as they are
+/// read, by as many threads as there are.
+///
+/// Ownership: what is merged into must stay valid, and untouched, until `finish` has returned.
+/// Threads:   `add` may be called by several at once, each with another chunk.
+/// Errors:    as `merge`; Errc::unsupported_version for chunks that were written for later mergers.
+class Merger {
+ public:
+  /// `stored` is not needed any more when this has returned.
+  Merger(const chunked::ChunkMetadata& stored, google::protobuf::Message& out,
+         const MergeOptions& options = {});
+  /// Of a message of type `whole` only what lies at `part`, which is of the type of `out`.
+  ///
+  /// Errors: Errc::type_mismatch when it is not; Errc::invalid_argument as `part_type`.
+  Merger(const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor& whole, const Path& part,
+         google::protobuf::Message& out, const MergeOptions& options = {});
+  Merger(const Merger&) = delete;
+  Merger& operator=(const Merger&) = delete;
+  ~Merger();
+
+  /// Returns the numbers of the chunks that it needs, each once.
+  [[nodiscard]] std::span<const std::uint64_t> wanted() const noexcept;
+
+  /// Takes one of them as it is stored. A message is parsed here; other bytes are copied, or moved.
+  void add(std::uint64_t chunk, std::span<const std::byte> bytes);
+  void add(std::uint64_t chunk, std::string bytes);
+
+  /// Moves all together, into the message; call it once, when all chunks that it needs were added.
+  ///
+  /// Errors: Errc::not_found when nothing lies at the path of the part.
+  Merged finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Returns the type of the message at a path.
+///
+/// Errors: Errc::invalid_argument for a path that does not fit the type, or leads to anything else.
+[[nodiscard]] const google::protobuf::Descriptor& part_type(const google::protobuf::Descriptor& whole,
+                                                            const Path& part);
 
 }  // namespace cairn::proto

@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <google/protobuf/message.h>
@@ -28,6 +31,19 @@ struct SplitOptions {
 struct SplitResult {
   std::span<const Chunk> chunks;
   const chunked::ChunkedMessage& chunked_message;
+};
+
+struct WriteOptions {
+  WriteOptions() = default;
+
+  /// How the records of a `.cpb` are written; see records::RecordOptions::parse.
+  std::string records = "uncompressed";
+};
+
+/// What a splitter has written.
+struct Written {
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;
 };
 
 /// Cuts a message into chunks, because protobuf serialises none of 2 GiB or more. Derive, and override build_chunks.
@@ -59,6 +75,18 @@ class ComposableSplitter {
   [[nodiscard]] SplitResult split();
   [[nodiscard]] std::span<const Chunk> chunks();
   [[nodiscard]] const chunked::ChunkedMessage& chunked_message();
+
+  /// Writes the message to `<prefix>.pb`, or its chunks to `<prefix>.cpb` where it was cut, and removes the other of
+  /// the two. Missing directories are made. Atomic: at every instant readers get the old message or the new one, whole.
+  /// Durable when it has returned.
+  ///
+  /// Errors: as `split`; as records::RecordWriter, with Errc::feature_missing for a `.cpb` where this library was built
+  ///         without records; OS errors. An error at the end may leave the new file, and the other one beside it.
+  Written write(const std::filesystem::path& prefix, const WriteOptions& options = {});
+  /// Returns the bytes that `write` would write, and whether they are those of a `.cpb`.
+  ///
+  /// Errors: as `write`.
+  [[nodiscard]] std::pair<std::string, bool> write_to_string(const WriteOptions& options = {});
 
  protected:
   [[nodiscard]] const google::protobuf::Message& message() const noexcept;

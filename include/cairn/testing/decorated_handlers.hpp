@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,10 +29,13 @@ class LaterVersion final : public CheckpointableHandler<typename H::Value, typen
   using Abstract = typename H::Abstract;
 
   [[nodiscard]] std::string_view id() const noexcept override { return id_; }
+  [[nodiscard]] std::span<const std::string_view> other_ids() const noexcept override {
+    return handler_.other_ids();
+  }
   [[nodiscard]] Participation participation() const noexcept override { return handler_.participation(); }
   // outlives: passed on to a handler that is given the same promise.
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
-    return handler_.save(std::move(context), value);
+    return save_as(id_, context, handler_.save(context, value));
   }
   [[nodiscard]] Awaitable<Background<Value>> load(LoadContext context,
                                                   std::optional<Abstract> wanted) const override {
@@ -48,6 +52,14 @@ class LaterVersion final : public CheckpointableHandler<typename H::Value, typen
   }
 
  private:
+  static Awaitable<Background<>> save_as(std::string id, SaveContext context,
+                                         Awaitable<Background<>> saving) {
+    async::require_coroutine(saving, "'save'");
+    Background<> rest = co_await std::move(saving);
+    context.record_id(id);  // In place of that of another form.
+    co_return rest;
+  }
+
   H handler_;
   std::string id_ = std::string(handler_.id()) + "999";
 };
@@ -63,6 +75,9 @@ class HeldBack final : public CheckpointableHandler<typename H::Value, typename 
   explicit HeldBack(std::shared_future<void> gate) : gate_(std::move(gate)) {}
 
   [[nodiscard]] std::string_view id() const noexcept override { return handler_->id(); }
+  [[nodiscard]] std::span<const std::string_view> other_ids() const noexcept override {
+    return handler_->other_ids();
+  }
   [[nodiscard]] Participation participation() const noexcept override { return handler_->participation(); }
   // outlives: passed on to a handler that is given the same promise.
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {

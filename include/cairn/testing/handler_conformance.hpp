@@ -38,6 +38,7 @@ namespace cairn::testing {
 ///   static Subject make(std::size_t rank, std::size_t ranks);  optional: what a rank of `ranks` that save make() holds
 ///                                                  together; wanted of handlers that save on all ranks
 ///   static ContextOptions context_options();       optional: of every context
+///   static SaveOptions save_options();             optional: of every save
 ///
 /// Example: INSTANTIATE_TYPED_TEST_SUITE_P(Point, HandlerConformance, PointTraits);
 template <class Traits>
@@ -64,9 +65,12 @@ class HandlerConformance : public ::testing::Test {
   [[nodiscard]] std::filesystem::path path() const { return folder_.path() / "checkpoint"; }
 
   AsyncResponse start(const Subject& subject) { return start(subject, context_); }
-
   AsyncResponse start(const Subject& subject, const Context& context) {
-    return save_checkpointables_async(path(), Checkpointables{{"item", subject}}, context);
+    SaveOptions options;
+    if constexpr (requires { Traits::save_options(); }) {
+      options = Traits::save_options();
+    }
+    return save_checkpointables_async(path(), Checkpointables{{"item", subject}}, options, context);
   }
 
   Loaded load(const Request& request) {
@@ -153,9 +157,7 @@ TYPED_TEST_SUITE_P(HandlerConformance);
 
 TYPED_TEST_P(HandlerConformance, LoadsWhatWasSaved) {
   const auto subject = TypeParam::make();
-
   this->start(subject).wait();
-
   EXPECT_TRUE(TypeParam::equal(this->load_back(), subject));
 }
 
@@ -210,7 +212,6 @@ TYPED_TEST_P(HandlerConformance, DescribesArraysAndTextsThatAreThere) {
 TYPED_TEST_P(HandlerConformance, LeavesAllOrNothingWhenCancelled) {
   const auto subject = TypeParam::make();
   const auto saving = this->start(subject);
-
   saving.cancel();
   try {
     saving.wait();

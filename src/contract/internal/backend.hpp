@@ -81,6 +81,11 @@ class SaveBackend {
   /// Errors: as `create_file`; Errc::not_found; Errc::handler_failed when it is still being written.
   virtual void adopt_file(const std::string& relative) = 0;
 
+  /// Records an id in place of the handler's own, for the checkpointable in `directory`.
+  ///
+  /// Errors: Errc::invalid_argument for one that is not the handler's.
+  virtual void record_id(const std::string& directory, std::string_view id) = 0;
+
   /// Keeps a problem that does not harm the checkpoint, for the result.
   virtual void add_problem(const std::string& problem) noexcept = 0;
   /// Adds to the count of a problem that is told once.

@@ -25,6 +25,9 @@ class ReplacingFile {
   ReplacingFile& operator=(const ReplacingFile&) = delete;
   ~ReplacingFile();
 
+  /// Removes what crashed writers of the name have left, when no file of that name is to be made.
+  static void remove_left_over(Syscalls& syscalls, const std::filesystem::path& path);
+
   [[nodiscard]] const FileHandle& file() const noexcept { return file_; }
   /// What it replaces; for errors.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }

@@ -16,4 +16,7 @@ namespace cairn::records {
 [[nodiscard]] RecordWriter create_records(io::Syscalls& syscalls, const std::filesystem::path& path,
                                           const RecordOptions& options = {});
 
+/// Returns another reader of the same file, which is open already, or of the same bytes; it stands at the first record.
+[[nodiscard]] RecordReader another_reader(const RecordReader& reader);
+
 }  // namespace cairn::records

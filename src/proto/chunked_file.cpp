@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/proto/chunked_file.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/proto/chunked.pb.h"
+#include "cairn/proto/splitter.hpp"
+
+#include "io/internal/file.hpp"
+#include "io/internal/read_small_file.hpp"
+#include "io/internal/replacing_file.hpp"
+#include "proto/chunk_records.hpp"
+#include "proto/internal/chunked_file.hpp"
+#include "proto/parallel.hpp"
+
+namespace cairn::proto {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::Message;
+
+constexpr std::size_t kMostMetadataBytes = std::size_t{256} << 20;
+constexpr auto kMostMessageBytes = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
+/// Files of records begin so: with the hash of their first header.
+constexpr std::string_view kRecordsBegin = "\x83\xaf\x70\xd1\x0d\x88\x4a\x3f";
+
+std::filesystem::path with_ending(const std::filesystem::path& prefix, const char* ending) {
+  return std::filesystem::path(prefix) += ending;
+}
+
+std::filesystem::path directory_of(const std::filesystem::path& path) {
+  return path.parent_path().empty() ? "." : path.parent_path();
+}
+
+/// What is merged into a message, or into a part of one.
+struct Wanted {
+  const Descriptor& whole;
+  const Path& part;
+  Message& out;
+  const MergeOptions& options;
+};
+
+std::unique_ptr<chunked::ChunkMetadata> metadata_of(ChunkRecords& records) {
+  std::string record;
+  auto metadata = std::make_unique<chunked::ChunkMetadata>();
+  if (!records.read_last(record) || record.size() > kMostMetadataBytes ||
+      !metadata->ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+    throw Error(Errc::malformed_metadata, "the last record does not say where chunks belong");
+  }
+  return metadata;
+}
+
+/// Lists chunks by their places, those of which the records lie together in one list: they are unpacked together.
+std::vector<std::vector<std::uint64_t>> lie_together(std::span<const std::uint64_t> wanted,
+                                                     const chunked::ChunkMetadata& metadata) {
+  const auto offset = [&](std::uint64_t chunk) { return metadata.chunks(static_cast<int>(chunk)).offset(); };
+  std::vector<std::uint64_t> sorted(wanted.begin(), wanted.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [&](std::uint64_t one, std::uint64_t other) { return offset(one) < offset(other); });
+  std::vector<std::vector<std::uint64_t>> lists;
+  for (const std::uint64_t chunk : sorted) {
+    // Positions count the records of a chunk of the file; the next such chunk begins further behind.
+    if (lists.empty() || offset(chunk) != offset(lists.back().back()) + 1) {
+      lists.emplace_back();
+    }
+    lists.back().push_back(chunk);
+  }
+  return lists;
+}
+
+void add_chunk(ChunkRecords& reader, const chunked::ChunkInfo& info, std::uint64_t chunk, Merger& merger) {
+  if (info.type() == chunked::ChunkInfo::MESSAGE) {
+    return merger.add(chunk, std::as_bytes(std::span(reader.read(info.offset()))));
+  }
+  std::string record;
+  reader.read(info.offset(), record);
+  merger.add(chunk, std::move(record));
+}
+
+Merged merge_records(std::unique_ptr<ChunkRecords> records, const Wanted& wanted) {
+  const std::unique_ptr<chunked::ChunkMetadata> metadata = metadata_of(*records);
+  Merger merger(*metadata, wanted.whole, wanted.part, wanted.out, wanted.options);
+  const std::vector<std::vector<std::uint64_t>> lists = lie_together(merger.wanted(), *metadata);
+  std::uint64_t bytes = 0;
+  for (const std::uint64_t chunk : merger.wanted()) {
+    bytes += metadata->chunks(static_cast<int>(chunk)).size();
+  }
+  const std::size_t threads = std::min<std::size_t>(threads_for(bytes, wanted.options.threads), lists.size());
+  std::atomic<std::size_t> next = 0;
+  in_parallel(threads, static_cast<unsigned>(threads), [&](std::size_t) {
+    const std::unique_ptr<ChunkRecords> reader = records->another();
+    for (std::size_t i = next++; i < lists.size(); i = next++) {
+      for (const std::uint64_t chunk : lists[i]) {
+        add_chunk(*reader, metadata->chunks(static_cast<int>(chunk)), chunk, merger);
+      }
+    }
+  });
+  return merger.finish();
+}
+
+Merged merge_whole(std::string_view bytes, const Wanted& wanted) {
+  chunked::ChunkMetadata metadata;
+  metadata.mutable_message()->set_chunk_index(0);
+  chunked::ChunkInfo& info = *metadata.add_chunks();
+  info.set_type(chunked::ChunkInfo::MESSAGE);
+  info.set_size(bytes.size());
+  Merger merger(metadata, wanted.whole, wanted.part, wanted.out, wanted.options);
+  merger.add(0, std::as_bytes(std::span(bytes)));
+  return merger.finish();
+}
+
+/// Calls `work`, and has its errors name the file.
+template <class Work>
+Merged in_file(const std::filesystem::path& path, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    const bool is_about_chunks =
+        error.code() == Errc::malformed_metadata || error.code() == Errc::unsupported_version;
+    if (!is_about_chunks || error.detail().starts_with(path.string())) {
+      throw;
+    }
+    throw Error(static_cast<Errc>(error.code().value()),
+                fmt::format("{}: {}", path.string(), error.detail()));
+  }
+}
+
+/// Reads a whole file, behind a link as well; nothing when there is none.
+std::optional<std::string> read_if_there(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  const io::Directory directory = io::Directory::enter(syscalls, directory_of(path));
+  const std::string name = path.filename().native();
+  const std::optional<io::FileStatus> status = directory.status(name);
+  if (!status) {
+    return std::nullopt;
+  }
+  try {
+    const io::FileHandle file =
+        status->kind == io::FileKind::symlink ? directory.open_linked_file(name) : directory.open_file(name);
+    return io::read_small_file(file, path, kMostMessageBytes);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// Reads either file. One may be replaced by the other between two looks, so both are looked for again.
+Merged read_either(io::Syscalls& syscalls, const std::filesystem::path& prefix, const Wanted& wanted) {
+  constexpr int kMostLooks = 10;
+  const std::filesystem::path cut = with_ending(prefix, ".cpb");
+  const std::filesystem::path whole = with_ending(prefix, ".pb");
+  for (int look = 0; look < kMostLooks; ++look) {
+    if (auto records = open_records(syscalls, cut, wanted.options.most_bytes)) {
+      Merged merged = in_file(cut, [&] { return merge_records(std::move(records), wanted); });
+      const io::Directory directory = io::Directory::enter(syscalls, directory_of(whole));
+      if (directory.status(whole.filename().native())) {
+        merged.remarks.push_back(fmt::format("{} lies beside it and was not read", whole.string()));
+      }
+      return merged;
+    }
+    if (const std::optional<std::string> bytes = read_if_there(syscalls, whole)) {
+      return in_file(whole, [&] { return merge_whole(*bytes, wanted); });
+    }
+  }
+  throw Error(Errc::not_found, fmt::format("neither {} nor {} is there", cut.string(), whole.string()));
+}
+
+void make_directories(io::Syscalls& syscalls, const std::filesystem::path& directory) {
+  try {
+    static_cast<void>(io::Directory::enter(syscalls, directory));
+    return;
+  } catch (const Error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory) {
+      throw;
+    }
+  }
+  make_directories(syscalls, directory_of(directory));
+  const io::Directory parent = io::Directory::open(syscalls, directory_of(directory));
+  static_cast<void>(parent.make_directory(directory.filename().native()));
+  parent.sync();
+}
+
+/// Returns whether nothing was cut out of a message: it is its only chunk, or there is nothing of it.
+bool is_whole(const SplitResult& split) {
+  return split.chunks.empty() || (split.chunks.size() == 1 && split.chunked_message.has_chunk_index());
+}
+
+std::string whole_bytes(const SplitResult& split) {
+  std::string bytes;
+  if (!split.chunks.empty()) {
+    bytes.resize(split.chunks.front().size_bytes());
+    split.chunks.front().write(std::as_writable_bytes(std::span(bytes)));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Written write_message(io::Syscalls& syscalls, const SplitResult& split, const std::filesystem::path& prefix,
+                      const WriteOptions& options) {
+  make_directories(syscalls, directory_of(prefix));
+  Written written;
+  written.path = with_ending(prefix, is_whole(split) ? ".pb" : ".cpb");
+  if (is_whole(split)) {
+    const std::string bytes = whole_bytes(split);
+    io::ReplacingFile file(syscalls, written.path);
+    io::write_all(file.file(), std::as_bytes(std::span(bytes)), 0, written.path);
+    file.publish();
+  } else {
+    write_records(syscalls, written.path, split, options);
+  }
+  // Readers take a `.cpb` where there is one. So an old one goes only when the new `.pb` is durable, and an old `.pb`
+  // is not looked at any more.
+  const io::Directory directory = io::Directory::open(syscalls, directory_of(prefix));
+  const std::filesystem::path other = with_ending(prefix, is_whole(split) ? ".cpb" : ".pb");
+  if (directory.status(other.filename().native())) {
+    directory.remove_file(other.filename().native());
+    directory.sync();
+  }
+  io::ReplacingFile::remove_left_over(syscalls, other);
+  if (const auto status = directory.status(written.path.filename().native())) {
+    written.bytes = status->size_bytes;
+  }
+  return written;
+}
+
+Merged read_message(io::Syscalls& syscalls, const std::filesystem::path& prefix, Message& out,
+                    const MergeOptions& options) {
+  const Path part;
+  return read_either(syscalls, prefix, {*out.GetDescriptor(), part, out, options});
+}
+
+Written ComposableSplitter::write(const std::filesystem::path& prefix, const WriteOptions& options) {
+  return write_message(io::posix_syscalls(), split(), prefix, options);
+}
+
+std::pair<std::string, bool> ComposableSplitter::write_to_string(const WriteOptions& options) {
+  const SplitResult result = split();
+  if (is_whole(result)) {
+    return {whole_bytes(result), false};
+  }
+  std::string bytes;
+  write_records(bytes, result, options);
+  return {std::move(bytes), true};
+}
+
+Merged read(const std::filesystem::path& prefix, Message& out, const MergeOptions& options) {
+  return read_message(io::posix_syscalls(), prefix, out, options);
+}
+
+Merged read_string(std::string_view bytes, Message& out, const MergeOptions& options) {
+  const Path part;
+  const Wanted wanted{*out.GetDescriptor(), part, out, options};
+  return bytes.starts_with(kRecordsBegin) ? merge_records(open_records(bytes, options.most_bytes), wanted)
+                                          : merge_whole(bytes, wanted);
+}
+
+Merged read_part(const std::filesystem::path& prefix, const Descriptor& whole, const Path& part, Message& out,
+                 const MergeOptions& options) {
+  return read_either(io::posix_syscalls(), prefix, {whole, part, out, options});
+}
+
+std::unique_ptr<chunked::ChunkMetadata> read_metadata(const std::filesystem::path& prefix) {
+  const std::filesystem::path path = with_ending(prefix, ".cpb");
+  const auto records = open_records(io::posix_syscalls(), path, kMostMetadataBytes);
+  if (!records) {
+    throw Error(Errc::not_found, path.string());
+  }
+  return metadata_of(*records);
+}
+
+}  // namespace cairn::proto
