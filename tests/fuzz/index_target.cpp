@@ -101,6 +101,8 @@ void add_entry(const Index& index, const IndexEntry& entry, IndexBuilder& builde
       return builder.add_empty_map(entry.name);
     case EntryKind::list:
       return builder.add_list(entry.name, entry.list_size());
+    case EntryKind::unread:  // No file holds one.
+      break;
   }
   require(false, "an entry is of one of the kinds");
 }
