@@ -229,7 +229,8 @@ TEST_F(ChunkedProto, IsDescribedWithItsChunks) {
 TEST_F(ChunkedProto, HasNoPageInTwoRunsAndBytesAtMultiplesOf64) {
   save(large_settings(), chunked_from(0));
 
-  for (const chunked::ChunkInfo& chunk : metadata<AbstractProto>().chunks()->chunks()) {
+  const auto stored = metadata<AbstractProto>();
+  for (const chunked::ChunkInfo& chunk : stored.chunks()->chunks()) {
     if (chunk.type() == chunked::ChunkInfo::BYTES) {
       EXPECT_EQ(chunk.offset() % 64, 0U);
     } else if (chunk.size() > 0) {
