@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
@@ -79,6 +80,15 @@ class SourceFiles final : public StoredFiles {
 
 Awaitable<> open_index(std::shared_ptr<const StoredFiles> files, std::optional<formats::Index>* index) {
   index->emplace(co_await array_store::open_index(std::move(files)));
+}
+
+/// Finds the elements of what is wanted, where the layout of another program's files has not said yet where they lie.
+Awaitable<> locate(std::shared_ptr<const StoredFiles> files, formats::Index index,
+                   std::vector<array_store::WantedArray> wanted, std::optional<formats::Index>* located) {
+  std::shared_ptr<const array_store::FileLayout> layout = array_store::find_layout(files->names(), {});
+  Awaitable<formats::Index> locating = array_store::locate_wanted(std::move(files), std::move(layout),
+                                                                  std::move(index), std::move(wanted), {});
+  located->emplace(co_await std::move(locating));
 }
 
 /// Returns whether a checkpointable may have arrays: files of other programs have no index of ours.
@@ -192,7 +202,9 @@ ArrayReading ArrayReader::start(const WantedBoxes& boxes) const {
   for (const auto& [name, of_array] : boxes) {
     wanted.push_back({state_->entry(name), nullptr, &of_array});
   }
-  array_store::ReadPlan plan = array_store::plan_read(*state_->index, wanted, {}, *state_->files);
+  std::optional<formats::Index> located;
+  async::start(state_->own.strand(), locate(state_->files, *state_->index, wanted, &located)).get();
+  array_store::ReadPlan plan = array_store::plan_read(*located, wanted, {}, *state_->files);
   const auto reading = std::make_shared<ArrayReading::State>();
   reading->reader = state_;
   reading->arrays = std::move(plan.arrays);

@@ -49,6 +49,24 @@ TEST_F(ArrayReaderTest, KnowsTheNamesAndFormsOfArraysOnly) {
               Fails(Errc::not_found, HasSubstr("'nobody'")));
 }
 
+TEST_F(ArrayReaderTest, ReadsFilesOfOtherProgramsWhoseElementsLieWhereTheFilesSay) {
+  TreeLoadOptions of_tree;
+  of_tree.leave_out = true;
+  LoadOptions options;
+  options.handler_options.set(of_tree);
+  for (const char* folder : {"torch/dcp", "torch/state_dict.pt", "megatron/tp2_pp2"}) {
+    const std::filesystem::path path = testing::test_data() / folder;
+    const Tree loaded = load(path, {}, options);
+    const ArrayReader reader(path);
+
+    const std::vector<std::string> names = reader.names();
+    EXPECT_GE(names.size(), 5U) << folder;
+    for (const std::string& name : names) {
+      EXPECT_EQ(Tree(reader.read(name)), Tree(loaded.at(name).as<Array>())) << folder << ": " << name;
+    }
+  }
+}
+
 TEST_F(ArrayReaderTest, ReadsBoxesWhateverBoxesWereSaved) {
   const Array whole = numbered({8, 4});
   std::vector<Shard> shards;
