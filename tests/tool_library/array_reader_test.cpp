@@ -56,7 +56,7 @@ TEST_F(ArrayReaderTest, ReadsFilesOfOtherProgramsWhoseElementsLieWhereTheFilesSa
   options.handler_options.set(of_tree);
   for (const char* folder : {"torch/dcp", "torch/state_dict.pt", "megatron/tp2_pp2"}) {
     const std::filesystem::path path = testing::test_data() / folder;
-    const Tree loaded = load(path, {}, options);
+    const Tree loaded = load_checkpointables(path, {}, options).take<Tree>("state");
     const ArrayReader reader(path);
 
     const std::vector<std::string> names = reader.names();
