@@ -109,7 +109,7 @@ MessageLoad::MessageLoad(std::shared_ptr<const ChunkMetadata> stored, std::strin
   if (!part.empty()) {
     const Message* prototype =
         message_->GetReflection()->GetMessageFactory()->GetPrototype(&proto::part_type(*type, part));
-    // What keeps the factory of the whole message keeps that of the part.
+    // The owner of the factory of the whole message keeps that of the part.
     message_ = {prototype->New(), [owner = message_](Message* message) { delete message; }};
   }
   proto::MergeOptions options;

@@ -19,7 +19,7 @@
 
 namespace cairn::detail {
 
-/// What says where the chunks of a message lie in a file of `file_bytes`; it may hold anything.
+/// Parses where the chunks of a message lie in a file of `file_bytes`. The bytes may hold anything.
 ///
 /// Errors: Errc::malformed_metadata, naming `path`, for what is no such text, and for chunks that overlap or reach
 ///         beyond the file.
@@ -48,7 +48,7 @@ class MessageLoad : public std::enable_shared_from_this<MessageLoad> {
 
   /// Makes those that nobody else has made.
   void make_room();
-  /// Where the bytes of the file go to.
+  /// The destinations of the bytes of the file.
   [[nodiscard]] std::vector<DestinationPiece> pieces();
   /// The message, when all are there.
   [[nodiscard]] ProtoMessage finish();

@@ -94,7 +94,7 @@ AbstractProto type_to_load(const std::string& recorded, const std::optional<Abst
   return AbstractProto(*prototype);
 }
 
-/// What a checkpoint has of a message.
+/// The files of a message in a checkpoint.
 struct StoredMessage {
   std::string type;
   std::string_view file;

@@ -83,7 +83,7 @@ void add_list(detail::Assembler<Tree>& assembler, const detail::Selected& list) 
   assembler.add_wanted_list(list.entry.name, elements ? elements->size() : 0);
 }
 
-/// What reads objects of other programs.
+/// Reads objects of other programs.
 struct ObjectReader {
   std::shared_ptr<const array_store::FileLayout> layout;
   const TreeLoadOptions* options = nullptr;

@@ -25,15 +25,15 @@
 
 namespace cairn::array_store {
 
-/// Where the elements of an array lie among its bytes.
+/// The distances of the elements of an array among its bytes.
 class ElementLayout {
  public:
-  /// Of a dense, row-major one.
+  /// Makes those of a dense, row-major array.
   ///
   /// Shape: as those of boxes that are asked for; its bytes fit in 63 bits.
   ElementLayout(const Shape& extents, std::size_t item_bytes);
 
-  /// Of one with these distances of neighbours.
+  /// Makes those of an array with these distances of neighbours.
   ElementLayout(Strides pitches, std::size_t item_bytes)
       : pitches_(std::move(pitches)), item_bytes_(static_cast<std::int64_t>(item_bytes)) {}
 

@@ -47,7 +47,7 @@ bool is_checkpointable(const fs::path& path) {
     return std::any_of(entries.begin(), entries.end(),
                        [name = name_of(path)](const auto& entry) { return entry.directory == name; });
   } catch (const Error& error) {
-    // Who may not look into a directory may be given what is in it.
+    // A user who may not look into a directory may be given what is in it.
     if (error.code() == Errc::not_committed || error.code() == Errc::not_found ||
         error.code() == std::errc::permission_denied) {
       return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a save does that copies a checkpoint, instead of asking handlers for what is in it.
+// A save that copies a checkpoint, instead of asking handlers for what is in it.
 #include <algorithm>
 #include <cstddef>
 #include <functional>

@@ -200,7 +200,7 @@ Awaitable<> SaveJob::end_after(std::exception_ptr failure) {
     Awaitable<std::exception_ptr> attributed = attribute(failure, is_of_all);
     failure = co_await std::move(attributed);
   }
-  // What follows ends by itself. A save that is cancelled now must not leave its directory behind.
+  // The rest ends by itself. A save that is cancelled now must not leave its directory behind.
   co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
   co_await stop_helpers();  // They write to the directory, and read the caller's memory.
   give_memory_back();       // The clean-up below may take its time.

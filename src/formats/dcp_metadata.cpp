@@ -331,7 +331,7 @@ class DcpDescriber {
   std::unordered_map<std::string_view, PickleNode> flattened_;  ///< What `mcore_data` says of names.
 };
 
-/// What several ranks say, as it grows.
+/// Collects what several ranks say.
 class RankJoin {
  public:
   void add(const ForeignCatalogue& rank) {
@@ -359,7 +359,7 @@ class RankJoin {
     }
   }
 
-  /// Of slices with the same box the first stays.
+  /// Keeps the first of slices with the same box.
   ForeignCatalogue take() {
     for (ForeignArray& array : joined_.arrays) {
       std::stable_sort(array.slices.begin(), array.slices.end(), comes_before);

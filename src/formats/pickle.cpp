@@ -14,7 +14,7 @@
 namespace cairn::formats {
 namespace {
 
-// What the words of a node are, after its kind. Of a tuple: the number of items, the items. Of another container, and
+// The words of a node, after its kind. Of a tuple: the number of items, the items. Of another container, and
 // of an object: the number of items, the first and the last of its runs, or 0; then of an object its three parts. Of a
 // global: two texts. Of what stands for an object: its identity. A run is the next run, or 0, the number of its items,
 // the items.

@@ -220,7 +220,7 @@ class NodeWalk {
                         : fmt::format("an object that a call of '{}' would make", name);
   }
 
-  /// What a call of a certain name means. False where nothing, or the object is not as its class makes it.
+  /// Says what a call of a certain name means. False where nothing, or the object is not as its class makes it.
   bool visit_known(PickleNode node, const std::string& name) {
     using Visit = bool (NodeWalk::*)(PickleNode, Nodes);
     static constexpr std::pair<std::string_view, Visit> kKnown[] = {

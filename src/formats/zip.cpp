@@ -100,7 +100,7 @@ class WideNumbers {
   std::string_view member_;
 };
 
-/// What the record of 64-bit numbers says, where there is one; the two records before the end must agree with it.
+/// Reads the record of 64-bit numbers, where there is one; the two records before the end must agree with it.
 ZipDirectoryPlace place_by_end64(std::span<const std::byte> tail, std::uint64_t file_size,
                                  std::string_view path) {
   const ZipRecord end64{tail};

@@ -46,7 +46,7 @@ std::filesystem::path directory_of(const std::filesystem::path& path) {
   return path.parent_path().empty() ? "." : path.parent_path();
 }
 
-/// What is merged into a message, or into a part of one.
+/// The message, or the part of one, that chunks are merged into.
 struct Wanted {
   const Descriptor& whole;
   const Path& part;

@@ -23,7 +23,7 @@ struct MergeStep {
   bool has_no_tags = false;  // A further part of its message, or the root itself.
 };
 
-/// What is merged, in this order.
+/// The chunks that are merged, in this order.
 struct MergePlan {
   std::vector<MergeStep> steps;
   std::vector<std::uint64_t> unused_chunks;

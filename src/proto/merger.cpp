@@ -108,7 +108,7 @@ class Merging {
   }
 
  private:
-  /// What a chunk holds, as it can be moved into the result.
+  /// The contents of a chunk, as they can be moved into the result.
   struct Ready {
     std::unique_ptr<Message> own;  // Of `message`; null where that lies in the arena of the result.
     Message* message = nullptr;

@@ -140,7 +140,7 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
         path_.pop_back();
       }
     }
-    // What was cut out of a single message makes it again, where nothing else is in it.
+    // Parts that were cut out of a single message make it again, where nothing else is in it.
     const bool is_made_again = !element && kept.rest != nullptr && kept.rest->items.empty();
     if (kept.what == Kept::What::nothing || is_made_again) {
       return;

@@ -31,7 +31,7 @@ struct PageValue {
   std::uint64_t key_bytes = 0;  // Of an entry of a map.
 };
 
-/// What a page holds of a value.
+/// The part of a value that a page holds.
 struct Kept {
   enum class What { whole, blank, nothing };
   What what = What::whole;

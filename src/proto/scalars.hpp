@@ -10,7 +10,7 @@
 
 namespace cairn::proto {
 
-/// What protobuf has to read and set scalars of one kind: in a field, as an element, as the value of a map.
+/// The calls of protobuf that read and set scalars of one kind: in a field, as an element, as the value of a map.
 template <class T, class Shared = T>
 struct ScalarFunctions {
   using Message = google::protobuf::Message;

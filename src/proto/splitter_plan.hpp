@@ -33,7 +33,7 @@ struct PlannedChunk {
   [[nodiscard]] bool is_part() const noexcept { return field != nullptr; }
 };
 
-/// What a splitter and its children have cut out of a message.
+/// The parts that a splitter and its children have cut out of a message.
 struct ComposableSplitter::Plan {
   Plan(const google::protobuf::Message& message, SplitOptions split_options)
       : root(message), options(split_options) {}

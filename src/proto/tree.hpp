@@ -11,7 +11,7 @@
 
 namespace cairn::proto {
 
-/// Where a chunk belongs.
+/// The place to which a chunk belongs.
 struct PlacedChunk {
   Tags path;
   std::uint64_t chunk = 0;

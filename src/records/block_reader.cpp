@@ -86,7 +86,7 @@ void BlockReader::require_same(Chunk& chunk, const BlockHeader& header, std::uin
 }
 
 void BlockReader::append(Chunk& chunk, std::uint64_t bytes, std::string& out) const {
-  // What grows by steps is cleared, read and moved in the processor's cache.
+  // Memory that grows by steps is cleared, read and moved in the processor's cache.
   constexpr std::uint64_t kStepBytes = std::uint64_t{1} << 20;
   const std::uint64_t end = end_with_headers(chunk.position, bytes);
   out.reserve(out.size() + static_cast<std::size_t>(end - chunk.position));

@@ -15,7 +15,7 @@
 
 namespace cairn::records {
 
-/// Where bytes are unpacked to. Memory is taken as they come: a claim costs nothing by itself.
+/// The destination of unpacked bytes. Memory is taken as they come: a claim costs nothing by itself.
 ///
 /// The string keeps what it had as room, so that one that is used again is cleared once only.
 class UnpackedBytes {
@@ -26,7 +26,7 @@ class UnpackedBytes {
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-  /// Where the next bytes go; empty when all have come.
+  /// The memory for the next bytes; empty when all have come.
   [[nodiscard]] std::span<char> room() {
     if (out_.size() < bytes_ && (done_ == out_.size() || done_ == 0)) {
       out_.resize(std::min(bytes_, std::max({at_first_, 2 * done_, out_.size()})));
@@ -51,7 +51,7 @@ class UnpackedBytes {
   std::size_t done_ = 0;
 };
 
-/// What is done with the bytes of one codec.
+/// The functions of one codec.
 struct CodecFunctions {
   /// Packs what the fragments are together, `bytes` in all, to the end of `out`. There is at least one; options have
   /// been checked, and have a level.
@@ -61,7 +61,7 @@ struct CodecFunctions {
   bool (*unpack)(Bytes packed, UnpackedBytes& out) = nullptr;
 };
 
-/// Of a codec that is not built in both are null.
+/// Both are null for a codec that is not built in.
 [[nodiscard]] CodecFunctions brotli_functions() noexcept;
 [[nodiscard]] CodecFunctions snappy_functions() noexcept;
 [[nodiscard]] CodecFunctions zstd_functions() noexcept;
@@ -73,7 +73,7 @@ inline void require_memory(bool is_there) {
   }
 }
 
-/// What is known of a codec.
+/// A codec that the format knows.
 struct CodecTraits {
   Codec codec = Codec::none;
   std::string_view name;
@@ -88,7 +88,7 @@ struct CodecTraits {
 
 [[nodiscard]] std::span<const CodecTraits> codecs() noexcept;
 [[nodiscard]] const CodecTraits& traits(Codec codec) noexcept;
-/// What an error says of a codec that is not built in.
+/// Returns what an error says of a codec that is not built in.
 [[nodiscard]] std::string missing(Codec codec);
 /// Returns options with a level.
 ///

@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kUsableBlockBytes = kBlockBytes - kBlockHeaderByt
 inline constexpr std::uint64_t kSignatureBytes = kBlockHeaderBytes + kChunkHeaderBytes;
 inline constexpr std::uint64_t kMostRecordsOfChunk = (std::uint64_t{1} << 56) - 1;
 
-/// What a chunk's header says that it is.
+/// The kind of a chunk, as its header says.
 namespace chunk_type {
 inline constexpr char kSignature = 's';
 inline constexpr char kMetadata = 'm';
@@ -66,13 +66,13 @@ struct ChunkHeader {
   return (0 - position) % kBlockBytes < kUsableBlockBytes;
 }
 
-/// Where `bytes` of a chunk end that begin at `begin`, with the headers of the blocks between them.
+/// Returns where `bytes` of a chunk end that begin at `begin`, with the headers of the blocks between them.
 [[nodiscard]] constexpr std::uint64_t end_with_headers(std::uint64_t begin, std::uint64_t bytes) noexcept {
   return begin + bytes +
          (bytes + (begin + kUsableBlockBytes - 1) % kBlockBytes) / kUsableBlockBytes * kBlockHeaderBytes;
 }
 
-/// Where a chunk ends that begins at `begin`. Nothing when that is beyond 2^62: no file is so large.
+/// Returns where a chunk ends that begins at `begin`. Nothing when that is beyond 2^62: no file is so large.
 [[nodiscard]] constexpr std::optional<std::uint64_t> chunk_end(std::uint64_t begin,
                                                                const ChunkHeader& header) noexcept {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 60;

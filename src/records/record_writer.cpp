@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::uint64_t kPackedChunkBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kPlainChunkBytes = 4096;
-/// What a record counts for in a chunk besides its bytes, so that empty ones fill it, too. Source: riegeli's writer.
+/// The bytes that a record counts for in a chunk besides its own, so that empty ones fill it, too.
+/// Source: riegeli's writer.
 constexpr std::uint64_t kRecordOverhead = 8;
 // Fewer bytes for a file are kept until they are many; more are written from where they lie.
 constexpr std::size_t kFewBytes = 32768;

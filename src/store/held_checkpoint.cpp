@@ -19,7 +19,7 @@ HeldCheckpoint::HeldCheckpoint(const Store& store, io::Syscalls& syscalls, const
       return;
     }
     hold_.emplace(*directory);
-    // Whoever renames it away after this look finds the hold; whoever did so before shows here.
+    // A rename after this look finds the hold; one before it shows here.
     if (hold_->is_held() && !directory->is_replaced()) {
       return;
     }

@@ -33,7 +33,7 @@ using ::testing::IsEmpty;
 
 class CopyTest : public TreesOfRanks {
  protected:
-  /// Of a context whose disk answers when the test says so.
+  /// A context whose disk answers when the test says so.
   struct Slow {
     explicit Slow(ContextOptions options) {
       options.syscalls = disk;

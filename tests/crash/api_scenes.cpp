@@ -283,7 +283,7 @@ void copy_step(SimulatedMachine& machine) {
   machine.promise(kSaved, {&content_of_step(1)});
 }
 
-/// Whatever the first copy has left, another one comes to its end.
+/// Another copy, whatever the first has left, comes to its end.
 bool copy_again(SimulatedProcess& process, const Promise& /*promise*/) {
   CopyOptions options;
   options.overwrite = true;

@@ -127,7 +127,7 @@ void read(std::string_view file) {
   options.most_record_bytes = kMostRecordBytes;
   std::vector<Record> records;
   const auto is_read = [&] {
-    // What is unpacked, and moved as it grows; and the memory of records, which this target keeps.
+    // Unpacked bytes, which are moved as it grows; and the memory of records, which this target keeps.
     const cairn::fuzz::MemoryBound bound((std::size_t{8} << 20) + 1024 * file.size());
     return cairn::fuzz::attempt(
         {Errc::malformed_metadata, Errc::checksum_mismatch, Errc::feature_missing, Errc::unsupported_version},

@@ -67,7 +67,7 @@ std::vector<Codec> codecs_built_in() {
   return all;
 }
 
-/// What reading `file` to its end does.
+/// Reads `file` to its end.
 std::function<void()> reading(std::string file, ReaderOptions options = {}) {
   return [file = std::move(file), options] {
     RecordReader reader(bytes_of(file), options);

@@ -12,7 +12,7 @@
 
 namespace cairn::records {
 
-/// What a reader gives, from where it stands to the end.
+/// Returns what a reader gives, from where it stands to the end.
 struct ReadRecords {
   std::vector<std::string> records;
   std::vector<std::uint64_t> positions;

@@ -79,7 +79,7 @@ class DeviceCopierConformance : public ::testing::TestWithParam<RigMaker> {
   std::unique_ptr<CopierRig> rig_;
 };
 
-/// What a stream waits for until the test lets it go on.
+/// Holds a stream until the test lets it go on.
 class Gate {
  public:
   Gate() : opened_(promise_.get_future().share()) {}

@@ -27,7 +27,7 @@ inline constexpr bool kHasSanitizer = true;
 inline constexpr bool kHasSanitizer = false;
 #endif
 
-/// Whether it runs under ThreadSanitizer: maps of protobuf then have members that its library does not know of.
+/// True under ThreadSanitizer: maps of protobuf then have members that its library does not know of.
 #if defined(CAIRN_TEST_THREAD_SANITIZED)
 inline constexpr bool kHasThreadSanitizer = true;
 #else

@@ -18,7 +18,7 @@ namespace cairn::array_store {
 /// A form in which other programs lay out their checkpoints. It recognises their files and describes them; casts,
 /// boxes, destinations, loads of several ranks, cancellation and metadata are then the same as for Cairn's own.
 ///
-/// What it says is checked before it is used. Give one to a TreeHandler to have it asked.
+/// Cairn checks all that it says before it uses it. Give one to a TreeHandler to have it asked.
 /// Threads: const methods may run at the same time.
 /// Example: docs/interop.md.
 class FileLayout {

@@ -150,7 +150,7 @@ struct Description {
   std::vector<DescribedValue> values;
   std::vector<FilesOfPolicy>
       policies;  ///< By which the arrays were divided among files; none when nobody asked for anything.
-  /// What another program has saved and no value can be: `kind` says what it is, and why.
+  /// Objects that another program has saved and no value can be: `kind` says what it is, and why.
   std::vector<DescribedValue> left_out;
   /// Files that people can read. One whose name ends in ".json" is a JSON document, any other is made of lines.
   std::vector<std::string> texts;

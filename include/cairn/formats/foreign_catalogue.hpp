@@ -74,13 +74,13 @@ struct ForeignObject {
   std::uint32_t form = 0;
 };
 
-/// What has no place in a tree, and why. In a list null keeps its place.
+/// An object that has no place in a tree, and why. In a list null keeps its place.
 struct LeftOut {
   std::string path;
   std::string why;
 };
 
-/// What a checkpoint of another program holds.
+/// The contents of a checkpoint of another program.
 struct ForeignCatalogue {
   std::vector<std::string> files;
   std::vector<SliceForm> forms{
@@ -96,7 +96,7 @@ struct ForeignCatalogue {
   [[nodiscard]] std::uint32_t add_form(const SliceForm& form);
 };
 
-/// Where the bytes of a slice lie that are not one behind the other, or not known yet.
+/// Says where the bytes of a slice lie that are not one behind the other, or not known yet.
 struct PlacedSlice {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;

@@ -138,7 +138,7 @@ class Index {
   /// The number of the entry with that name, by binary search.
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
 
-  /// What has not been read yet is an array of bytes.
+  /// An object that has not been read yet is an array of bytes.
   ///
   /// Errors (all three): Errc::type_mismatch when the entry is of another kind.
   [[nodiscard]] IndexArray array(const IndexEntry& entry) const;
@@ -160,7 +160,7 @@ class Index {
   /// Returns whether layout() says anything of any array.
   [[nodiscard]] bool has_layouts() const noexcept { return !layout_numbers_.empty(); }
 
-  /// What is known of files of other programs; null for an index.fb.
+  /// The description of files of other programs; null for an index.fb.
   [[nodiscard]] const ForeignDetails* foreign() const noexcept { return foreign_.get(); }
   /// Returns the same index with other details: they have as many slices.
   [[nodiscard]] Index with_foreign(std::shared_ptr<const ForeignDetails> details) const;

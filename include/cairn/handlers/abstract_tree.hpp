@@ -204,7 +204,7 @@ class AbstractTree {
   /// The other leaves below, and every list, in the order of their paths.
   [[nodiscard]] std::vector<DescribedValue> values() const;
 
-  /// What another program has saved and has no place in a tree: told by what metadata returned.
+  /// Objects that another program has saved and that have no place in a tree: told by what metadata returned.
   [[nodiscard]] std::vector<DescribedValue> left_out() const;
 
   /// By which sharding policies the arrays were divided among files; told by what metadata returned, and by its

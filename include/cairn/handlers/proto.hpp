@@ -98,11 +98,11 @@ class AbstractProto {
   /// The path of the part that is asked for; empty: the whole message.
   [[nodiscard]] const proto::Path& part_path() const noexcept { return part_; }
 
-  /// Of metadata: the bytes of the stored message; 0 else.
+  /// The bytes of the stored message, as metadata returns it; 0 else.
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// Of metadata: where the chunks lie in their file, and what they are of; null for a message that is not stored in
-  /// chunks. "cairn/proto/chunked.pb.h" defines it.
+  /// Says where the chunks lie in their file, and what they are of, as metadata returns it; null for a message that is
+  /// not stored in chunks. "cairn/proto/chunked.pb.h" defines it.
   [[nodiscard]] const chunked::ChunkMetadata* chunks() const noexcept { return chunks_.get(); }
 
  private:

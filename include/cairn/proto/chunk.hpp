@@ -35,7 +35,7 @@ class Chunk {
 
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// Where its bytes lie in memory as they are stored; empty for messages.
+  /// Its bytes in memory, as they are stored; empty for messages.
   [[nodiscard]] std::string_view bytes() const noexcept { return bytes_; }
 
   /// Serialises deterministically, which takes memory for a page at most.

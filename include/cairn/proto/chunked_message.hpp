@@ -7,7 +7,7 @@ namespace cairn::chunked {
 
 /// How chunks are put together.
 class ChunkedMessage;
-/// That, with where each chunk lies: what is stored beside chunks.
+/// A ChunkedMessage, with where each chunk lies: what is stored beside chunks.
 class ChunkMetadata;
 
 }  // namespace cairn::chunked

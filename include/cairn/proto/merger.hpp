@@ -32,7 +32,7 @@ struct MergeOptions {
   bool parts_are_whole = false;
 };
 
-/// What a merge has noticed.
+/// The things that a merge has noticed.
 struct Merged {
   std::vector<std::uint64_t> unused_chunks;  ///< Their numbers: nothing in the tree refers to them.
   std::vector<std::string> remarks;          ///< For people: a number that can be read in two ways, say.
@@ -61,7 +61,7 @@ class Merger {
   /// `stored` is not needed any more when this has returned.
   Merger(const chunked::ChunkMetadata& stored, google::protobuf::Message& out,
          const MergeOptions& options = {});
-  /// Of a message of type `whole` only what lies at `part`, which is of the type of `out`.
+  /// Merges of a message of type `whole` only what lies at `part`, which is of the type of `out`.
   ///
   /// Errors: Errc::type_mismatch when it is not; Errc::invalid_argument as `part_type`.
   Merger(const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor& whole, const Path& part,

@@ -27,7 +27,7 @@ struct SplitOptions {
   std::uint64_t max_size = (std::uint64_t{1} << 31) - 500;
 };
 
-/// What a splitter has made of a message. Refers to the splitter.
+/// The chunks that a splitter has made of a message. Refers to the splitter.
 struct SplitResult {
   std::span<const Chunk> chunks;
   const chunked::ChunkedMessage& chunked_message;
@@ -40,7 +40,7 @@ struct WriteOptions {
   std::string records = "uncompressed";
 };
 
-/// What a splitter has written.
+/// The file that a splitter has written.
 struct Written {
   std::filesystem::path path;
   std::uint64_t bytes = 0;

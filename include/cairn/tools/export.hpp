@@ -17,7 +17,7 @@ namespace cairn {
 struct ExportOptions {
   ExportOptions() = default;
 
-  /// Whose arrays. Empty: those of the only checkpointable that has arrays.
+  /// The checkpointable whose arrays are exported. Empty: those of the only checkpointable that has arrays.
   std::string checkpointable;
   /// Stands between the keys of a path, in the names that other programs see.
   std::string separator = "/";

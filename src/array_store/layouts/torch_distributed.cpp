@@ -87,7 +87,7 @@ void check_inside(const StoredFiles& files, const std::string& file, std::uint64
   }
 }
 
-/// Where a chunk lies.
+/// The place of a chunk.
 using ChunkPlace = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>;
 
 ChunkPlace place_of(const FileRange& range) {

@@ -38,9 +38,9 @@ enum class PickleNode : std::uint32_t {};
 
 inline constexpr PickleNode kNoneNode{0x8000'0000u};
 
-/// What a pickle says, as nodes. A pickle is a program that imports classes and calls them; this reads its text and
-/// keeps what it would have done as a graph: a class is a pair of names, a call is a node. Nothing is imported, looked
-/// up or called, whatever the bytes say.
+/// The contents of a pickle, as nodes. A pickle is a program that imports classes and calls them; this reads its text
+/// and keeps what it would have done as a graph: a class is a pair of names, a call is a node. Nothing is imported,
+/// looked up or called, whatever the bytes say.
 ///
 /// Nodes may be shared, and a list may hold itself: who follows items bounds depth and number.
 /// Ownership: a view of the input, which must outlive it. Numbers and texts are read from there each time.
@@ -108,7 +108,7 @@ class Pickle {
   [[nodiscard]] bool is_mapping(PickleNode object) const noexcept;
   /// The arguments of a call of `name`; nothing for any other node, and where the arguments are not known.
   [[nodiscard]] std::optional<Nodes> call(PickleNode node, std::string_view name) const;
-  /// What stands for an object that is stored elsewhere.
+  /// Returns the persistent id: the node that stands for an object which is stored elsewhere.
   [[nodiscard]] PickleNode identity(PickleNode persistent) const noexcept { return word(persistent, 1); }
 
   /// "torch._utils._rebuild_tensor_v2": of a global, or of an object's callable; empty where that is computed. Names

@@ -37,7 +37,7 @@ struct ZipMember {
   std::uint16_t flags = 0;
 };
 
-/// What the directory at the end of an archive says.
+/// The directory at the end of an archive.
 ///
 /// Invariant: members are sorted by name, names are unique, and no two members share a byte.
 struct ZipDirectory {

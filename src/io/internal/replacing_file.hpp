@@ -29,7 +29,7 @@ class ReplacingFile {
   static void remove_left_over(Syscalls& syscalls, const std::filesystem::path& path);
 
   [[nodiscard]] const FileHandle& file() const noexcept { return file_; }
-  /// What it replaces; for errors.
+  /// The path that it replaces; for errors.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Call it once, after all has been written. An error of the directory's sync leaves the new file under its name.

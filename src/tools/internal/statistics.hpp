@@ -18,7 +18,7 @@ class StatisticsGatherer {
  public:
   explicit StatisticsGatherer(DType dtype) noexcept : dtype_(dtype) {}
 
-  /// Whole elements, and whole bytes.
+  /// Takes whole elements, and whole bytes.
   void add(std::span<const std::byte> bytes);
 
   [[nodiscard]] ArrayStatistics result() const;

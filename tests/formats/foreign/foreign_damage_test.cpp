@@ -30,7 +30,7 @@ using Lines = std::map<std::string, std::string>;
 constexpr std::size_t kMostBytes = 8192;
 constexpr std::uint64_t kOneIn = testing::kHasSanitizer ? 64 : 16;
 
-/// What is read; nothing when that fails with an error of ours. Anything else fails the test.
+/// Returns what is read; nothing when that fails with an error of ours. Anything else fails the test.
 using Read = std::function<std::optional<Lines>(const std::string& bytes)>;
 
 struct DamageCounts {
@@ -102,7 +102,7 @@ TEST(ForeignDamage, OfArchivesGivesAnErrorTheSameValuesOrAWrongSum) {
   fmt::print("damage: archives: {} tried, {} refused (seed {})\n", all.tried, all.refused, testing::seed());
 }
 
-/// Where in `file` the archives of a distributed checkpoint lie.
+/// Returns where in `file` the archives of a distributed checkpoint lie.
 std::vector<FileRange> parts_of(const Files& files, const std::string& file) {
   std::vector<FileRange> parts;
   const ForeignCatalogue catalogue = describe_dcp(files);

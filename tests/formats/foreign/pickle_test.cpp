@@ -96,7 +96,7 @@ TEST(Pickle, ReadsNumbersOfAnySize) {
 }
 
 TEST(Pickle, KeepsTheOrderOfItemsThatComeInTurns) {
-  // Of two lists under numbers 1 and 2 of the memo each gets an item, then the other.
+  // Each of two lists under numbers 1 and 2 of the memo gets an item, then the other.
   const Pickle pickle = read_pickle("]q\1]q\2K\3a0h\1K\4ah\2(K\5K\6eh\1K\7a000\x85.");
 
   ASSERT_EQ(pickle.kind(pickle.root()), PickleKind::tuple);

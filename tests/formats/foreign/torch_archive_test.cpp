@@ -31,7 +31,7 @@ nlohmann::json expected_of(std::string_view folder) {
   return nlohmann::json::parse(read_text(data_path(folder) / "expected.json"));
 }
 
-/// What `shown` says of an array that an expected.json describes.
+/// Returns what `shown` says of an array that an expected.json describes.
 std::string line_of(const nlohmann::json& tensor) {
   const auto dtype = torch_dtype(tensor.at("dtype").get<std::string>());
   auto extents = tensor.at("shape").get<std::vector<std::uint64_t>>();
