@@ -302,7 +302,9 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure, boo
   if (is_stopped() && !may_be_told_a_consequence_) {
     co_return explain(nullptr);
   }
-  // Rank 0 says what came first: it has heard of that before it removed anything.
+  // Rank 0 says what came first: it has heard of that before it removed anything. What stops this rank meanwhile does
+  // not end the wait: it may be a mere consequence.
+  co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
   try {
     const joint::Verdict verdict = co_await joint_->receive_verdict();
     const std::string own = fmt::format("rank {}: ", joint_->rank());
@@ -314,10 +316,10 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure, boo
     if (coord::is_of_peer(error.code())) {  // Rank 0 cannot be heard: it is lost, or this rank is.
       failure = std::make_exception_ptr(Error(error.code(), named(error.detail(), title())));
     }
-  } catch (...) {  // It was stopped while it waited.
-    if (is_stopped() && !may_be_told_a_consequence_) {
-      failure = explain(nullptr);
-    }
+  } catch (...) {  // No memory for what rank 0 says: this rank's own failure stays.
+  }
+  if (is_stopped() && !may_be_told_a_consequence_) {
+    co_return explain(nullptr);
   }
   co_return failure;
 }
