@@ -111,6 +111,7 @@ Awaitable<async::Event> SaveJob::take_ticket() {
     } else {
       target_ = services().checkpoint_store().find(syscalls, path_, options_.create_parents);
     }
+    is_in_memory_ = target_ && target_->is_in_memory();
   };
   co_await run_call(std::move(look));
   meter().end_step(Step::resolve);

@@ -92,6 +92,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
     return services().checkpoint_store().staged_path(path_, uuid_);
   }
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
+  [[nodiscard]] bool is_in_memory() const noexcept override { return is_in_memory_; }
   void claim(const std::string& relative, std::uint64_t bytes) override { files_.claim(relative, bytes); }
   void grow(std::uint64_t bytes) noexcept override { files_.grow(bytes); }
   [[nodiscard]] std::unique_ptr<io::NewFile> create_file(const std::string& relative,
@@ -222,6 +223,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   std::string started_at_;
   store::Uuid uuid_;
   std::unique_ptr<store::Destination> target_;  // From the look at it on.
+  bool is_in_memory_ = false;                   // Likewise.
   std::shared_ptr<store::PublicationOrder::Ticket> ticket_;
   CommitState commit_;
   std::atomic<bool> may_be_told_a_consequence_{false};  // Of what another rank was told to stop for.

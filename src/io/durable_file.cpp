@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <system_error>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "base/internal/checked.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/direct.hpp"
+#include "io/internal/mapped_file.hpp"
 #include "io/internal/transfer.hpp"
 
 namespace cairn::io {
@@ -28,8 +30,10 @@ struct DurableFile::State {
   Engine& engine;
   std::filesystem::path path;
   FileHandle buffered;
+  /// The file, while it is filled where it lies; null: it is written.
+  std::shared_ptr<const std::span<std::byte>> memory;
   FileHandle direct;    ///< A second descriptor with O_DIRECT, when the file system has it.
-  std::string refusal;  ///< Why there is none; said when it was opened.
+  std::string refusal;  ///< Why there is none, or no memory; said when it was opened.
   std::atomic<bool> is_direct{false};
   std::atomic<bool> refused_a_write{false};  ///< Although the open accepted O_DIRECT.
   std::atomic<bool> is_poisoned{false};
@@ -43,16 +47,18 @@ std::uintptr_t address_of(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data);
 }
 
-void reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::path& path) {
+/// Returns whether the file has blocks of its own for `size` bytes; else only that size.
+bool reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::path& path) {
   Syscalls& syscalls = file.syscalls();
   const int result = uninterrupted([&] { return syscalls.allocate(file.fd(), size); });
   // EPERM: a sandbox that does not know the call. Where the file itself refuses, the next call does, too.
   if (result == -EOPNOTSUPP || result == -ENOSYS || result == -EPERM) {
     // Without blocks of its own, but with its final size: extending writes would be serialised.
     require(uninterrupted([&] { return syscalls.truncate(file.fd(), size); }), "ftruncate", path);
-    return;
+    return false;
   }
   require(result, "fallocate", path);
+  return true;
 }
 
 /// Opens the file a second time with O_DIRECT, or says why not. What keeps it from that does no harm: the writes go
@@ -91,6 +97,17 @@ DirectPart direct_part(const std::byte* data, std::size_t size, std::uint64_t of
 
 }  // namespace
 
+void DurableFile::put(const State& state, std::uint64_t offset, std::span<const std::byte> data) {
+  const std::span<std::byte> memory = *state.memory;
+  if (offset > memory.size() || data.size() > memory.size() - offset) {
+    throw_errno(EFBIG, "write", state.path);
+  }
+  std::byte* const place = memory.data() + offset;
+  if (place != data.data()) {
+    std::copy(data.begin(), data.end(), place);
+  }
+}
+
 DurableFile::DurableFile(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 DurableFile DurableFile::create(Engine& engine, const Directory& directory, std::string_view relative,
@@ -99,7 +116,8 @@ DurableFile DurableFile::create(Engine& engine, const Directory& directory, std:
   state->path = directory.path() / relative;
   state->buffered = directory.create_file(relative, 0, options.mode);
   const std::uint64_t expected = options.expected_bytes;
-  const bool is_large = options.use_direct && expected >= options.min_direct_bytes;
+  const bool is_large =
+      options.use_direct && !options.is_filled_in_place && expected >= options.min_direct_bytes;
   if (is_large) {
     state->direct = open_direct(directory, relative, state->buffered, state->refusal);
     state->is_direct = state->direct.is_open();
@@ -109,8 +127,15 @@ DurableFile DurableFile::create(Engine& engine, const Directory& directory, std:
   }
   if (expected > 0) {
     // Whole pages, so that a padded last write does not extend the file.
-    reserve(state->buffered, state->is_direct ? round_up(expected, std::uint64_t{kDirectBytes}) : expected,
-            state->path);
+    const bool is_reserved =
+        reserve(state->buffered, state->is_direct ? round_up(expected, std::uint64_t{kDirectBytes}) : expected,
+                state->path);
+    if (options.is_filled_in_place && is_reserved) {
+      state->memory = map_to_fill(state->buffered, expected, state->refusal);
+    }
+    if (state->memory) {
+      require(state->buffered.close(), "close", state->path);  // There may be a thousand such files.
+    }
   }
   return DurableFile(std::move(state));
 }
@@ -126,6 +151,10 @@ std::string DurableFile::why_not_direct() const {
 
 std::uint64_t DurableFile::direct_bytes() const noexcept {
   return state_->direct_bytes;
+}
+
+std::span<std::byte> DurableFile::memory() const noexcept {
+  return state_->memory ? *state_->memory : std::span<std::byte>();
 }
 
 bool DurableFile::can_write_direct(const void* data, std::size_t size, std::uint64_t offset) const noexcept {
@@ -145,6 +174,10 @@ Background<> DurableFile::run_write(std::shared_ptr<State> state, std::uint64_t 
                                     std::span<const std::byte> data) {
   if (state->is_finished) {
     throw Error(Errc::closed, fmt::format("write {}", state->path.string()));
+  }
+  if (state->memory) {
+    put(*state, offset, data);
+    co_return;
   }
   DirectPart part = state->is_direct ? direct_part(data.data(), data.size(), offset) : DirectPart{};
   std::exception_ptr failure;
@@ -187,6 +220,14 @@ Background<> DurableFile::run_finish(std::shared_ptr<State> state, std::uint64_t
   }
   if (state->is_poisoned) {
     throw Error(Errc::io_failure, fmt::format("finish {}: an earlier write failed", state->path.string()));
+  }
+  if (state->memory) {  // There is no disk that it could miss.
+    if (final_bytes != state->memory->size()) {
+      throw Error(Errc::io_failure, fmt::format("finish {}: it has {} bytes, not {}", state->path.string(),
+                                                state->memory->size(), final_bytes));
+    }
+    state->memory.reset();
+    co_return;
   }
   // The size first: fdatasync covers it. All data has arrived before the sync is asked for, because
   // neither engine orders a sync after the writes that are in flight.

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <system_error>
 
 #include <cerrno>
 
@@ -13,6 +14,7 @@
 namespace cairn::io {
 namespace {
 
+template <class Byte>
 struct Mapping {
   Mapping() = default;
   Mapping(const Mapping&) = delete;
@@ -24,7 +26,7 @@ struct Mapping {
     }
   }
 
-  std::span<const std::byte> bytes;
+  std::span<Byte> bytes;
 };
 
 std::shared_ptr<const std::span<const std::byte>> map_as(const FileHandle& file, std::uint64_t bytes,
@@ -37,7 +39,7 @@ std::shared_ptr<const std::span<const std::byte>> map_as(const FileHandle& file,
     throw Error(Errc::io_failure,
                 fmt::format("{} has {} bytes, not {}", path.string(), status.st_size, bytes));
   }
-  const auto mapping = std::make_shared<Mapping>();
+  const auto mapping = std::make_shared<Mapping<const std::byte>>();
   if (bytes != 0) {
     const auto size = static_cast<std::size_t>(bytes);
     void* memory = ::mmap(nullptr, size, PROT_READ, sharing, file.fd(), 0);
@@ -59,6 +61,20 @@ std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& fil
 std::shared_ptr<const std::span<const std::byte>> map_live_file(const FileHandle& file, std::uint64_t bytes,
                                                                 const std::filesystem::path& path) {
   return map_as(file, bytes, path, MAP_SHARED);
+}
+
+std::shared_ptr<const std::span<std::byte>> map_to_fill(const FileHandle& file, std::uint64_t bytes,
+                                                        std::string& refusal) {
+  const auto mapping = std::make_shared<Mapping<std::byte>>();
+  const auto size = static_cast<std::size_t>(bytes);
+  std::byte* memory = nullptr;
+  if (const int result = file.syscalls().map(file.fd(), size, memory); result < 0) {
+    refusal = fmt::format("it cannot be mapped ({})",
+                          std::error_code(-result, std::system_category()).message());
+    return nullptr;
+  }
+  mapping->bytes = {memory, size};
+  return {mapping, &mapping->bytes};
 }
 
 }  // namespace cairn::io

@@ -2,7 +2,9 @@
 #include "io/internal/syscalls.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -255,7 +257,7 @@ class PosixSyscalls final : public Syscalls {
     return lock_bytes(fd, is_shared ? F_RDLCK : F_WRLCK, kUseByte, 1);
   }
 
-  int is_network_file_system(int fd) noexcept override {
+  int file_system(int fd) noexcept override {
     struct statfs found {};
 
     if (::fstatfs(fd, &found) < 0) {
@@ -265,7 +267,26 @@ class PosixSyscalls final : public Syscalls {
     constexpr std::uint32_t kShared[] = {0x6969,     0x0BD00BD0, 0x47504653, 0xFF534D42, 0xFE534D42,
                                          0x00C36400, 0x65735546, 0x19830326, 0x5346414F};
     const auto kind = static_cast<std::uint32_t>(found.f_type);
-    return std::find(std::begin(kShared), std::end(kShared), kind) != std::end(kShared) ? 1 : 0;
+    const bool is_shared = std::find(std::begin(kShared), std::end(kShared), kind) != std::end(kShared);
+    return static_cast<int>(is_shared               ? FileSystem::network
+                            : kind == TMPFS_MAGIC ? FileSystem::memory
+                                                  : FileSystem::local);
+  }
+
+  int map(int fd, std::size_t size_bytes, std::byte*& memory) noexcept override {
+    void* const mapped = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED) {
+      return -errno;
+    }
+    // A child that wrote there would change what the parent saves; a core dump would hold the state once more.
+    if (::madvise(mapped, size_bytes, MADV_DONTFORK) < 0) {
+      const int refusal = -errno;
+      ::munmap(mapped, size_bytes);
+      return refusal;
+    }
+    static_cast<void>(::madvise(mapped, size_bytes, MADV_DONTDUMP));
+    memory = static_cast<std::byte*>(mapped);
+    return 0;
   }
 };
 

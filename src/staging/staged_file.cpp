@@ -50,6 +50,7 @@ StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
       is_copied_(snapshot_ == Snapshot::copy ||
                  std::any_of(file.pieces.begin(), file.pieces.end(),
                              [](const SourcePiece& piece) { return piece.snapshot == Snapshot::copy; })),
+      is_in_memory_(file.is_in_memory),
       may_create_(file.may_create),
       create_(std::move(file.create)),
       original_(std::move(file.original)),
@@ -137,6 +138,9 @@ Awaitable<> StagedFile::stage_here(std::shared_ptr<StagedFile> self) {
   if (self->is_copied()) {
     self->place_ = co_await plane.files.acquire(self->descriptors());
     plane.helpers->spawn(open(self));
+    if (self->is_in_memory_) {
+      co_await self->opened_.wait();  // It is copied to where it lies; to make it there takes no time.
+    }
     co_await self->take_snapshots();
   }
   self->divide();
@@ -183,9 +187,13 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
       const observe::WorkSpan span(self->plane_->meter, Work::create, self->name_, 0, self->file_bytes_);
       io::NewFileOptions options;
       options.expected_bytes = self->file_bytes_;
+      options.is_filled_in_place = self->is_in_memory_;
       self->file_ = self->create_(options);
     };
     co_await self->plane_->run_call(std::move(create));
+    if (self->is_in_place()) {
+      self->place_.release();  // It has no descriptor.
+    }
   } catch (...) {
     failure = std::current_exception();
   }
@@ -201,7 +209,7 @@ void StagedFile::leave_file() noexcept {
 
 Awaitable<> StagedFile::copy_runs() {
   while (next_ < now_.size()) {
-    RunMemory first = plane_->try_acquire_run(memory_bytes());
+    RunMemory first = try_acquire_memory(now_[next_]);
     if (!first) {
       may_hash_.set();
       first = co_await plane_->acquire_run(memory_bytes());
@@ -226,13 +234,26 @@ std::vector<RunMemory> StagedFile::try_acquire_more(RunMemory first, std::size_t
   std::vector<RunMemory> memory;
   memory.push_back(std::move(first));
   while (memory.size() < most) {
-    RunMemory more = plane_->try_acquire_run(memory_bytes());
+    RunMemory more = try_acquire_memory(now_[next_ + memory.size()]);
     if (!more) {
       break;
     }
     memory.push_back(std::move(more));
   }
   return memory;
+}
+
+RunMemory StagedFile::try_acquire_memory(std::uint64_t run) const {
+  return is_in_place() ? RunMemory(file_->memory().subspan(static_cast<std::size_t>(offset(run)), run_bytes(run)))
+                       : plane_->try_acquire_run(memory_bytes());
+}
+
+Awaitable<RunMemory> StagedFile::acquire_memory(std::uint64_t run) {
+  RunMemory memory = is_in_place() ? try_acquire_memory(run) : RunMemory();
+  if (!memory) {
+    memory = co_await plane_->acquire_run(memory_bytes());
+  }
+  co_return memory;
 }
 
 void StagedFile::fill(std::span<const std::uint64_t> runs, std::span<const RunMemory> memory) {
@@ -356,7 +377,7 @@ Awaitable<> StagedFile::write_borrowed(std::uint64_t run) {
   inside.leave();  // There may be no buffer for long.
   // No more buffers than requests in flight, or the state would be in memory twice.
   const async::Permit turn = co_await plane_->gathers.acquire();
-  const RunMemory buffer = co_await plane_->acquire_run(memory_bytes());
+  const RunMemory buffer = co_await acquire_memory(run);
   std::function<void()> copy = [&] {
     fill_borrowed(run, buffer);
     hash(run, first_of<const std::byte>(buffer,
@@ -476,7 +497,7 @@ Awaitable<> StagedFile::complete() {
   }
   plane_->meter.add_direct_bytes(file_->direct_bytes());
   if (const std::string why = file_->why_not_direct(); !why.empty()) {
-    plane_->meter.add_fallback(why + "; written through the page cache", name_);
+    plane_->meter.add_fallback(why + (is_in_memory_ ? "; written" : "; written through the page cache"), name_);
   }
   file_.reset();
   if (original_) {

@@ -17,6 +17,7 @@ class DirectoryDestination final : public Destination {
 
   [[nodiscard]] io::FileId directory() const noexcept override { return target_.directory; }
   [[nodiscard]] std::string name() const override { return target_.name; }
+  [[nodiscard]] bool is_in_memory() const noexcept override { return target_.is_in_memory; }
   [[nodiscard]] std::unique_ptr<NewCheckpoint> create(io::Engine& engine, StagedOptions options) override {
     return std::make_unique<StagedDirectory>(
         StagedDirectory::create(engine, std::move(target_), std::move(options)));

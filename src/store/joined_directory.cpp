@@ -108,7 +108,7 @@ bool is_gone(const io::Directory& parent, const std::string& name) noexcept {
 /// Errors: OS errors pass through.
 void remove_rest(const State& state) {
   io::Syscalls& syscalls = state.parent.syscalls();
-  if (syscalls.is_network_file_system(state.parent.fd()) != 0 ||
+  if (!io::is_of_this_machine(syscalls, state.parent.fd()) ||
       !is_called(state.parent, state.staged_name, state.staged)) {
     return;  // There locks may be local to each machine.
   }
@@ -216,6 +216,7 @@ StagedDirectory StagedDirectory::join(io::Engine& engine, SaveTarget target, Joi
   state->staged_name = name;
   state->uuid = options.uuid;
   state->checkpoint = options.uuid;
+  state->is_in_memory = target.is_in_memory;
   state->is_joined = true;
   state->rank = options.rank;
   return StagedDirectory(std::move(state));

@@ -35,7 +35,9 @@ io::FileId id_of(const io::Directory& directory) {
 
 SaveTarget opened(Target parsed, io::Directory parent) {
   const io::FileId id = id_of(parent);
-  return {std::move(parsed.path), std::move(parsed.name), std::move(parent), id, nullptr};
+  const bool is_in_memory =
+      parent.syscalls().file_system(parent.fd()) == static_cast<int>(io::FileSystem::memory);
+  return {std::move(parsed.path), std::move(parsed.name), std::move(parent), id, nullptr, is_in_memory};
 }
 
 /// The part of the way to a target's directory that is there, and the names that are missing below it,

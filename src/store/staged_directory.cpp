@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -32,6 +33,8 @@ constexpr int kMostLevels = 4096;  // Of directories above a target: no path has
 /// A recovery that runs right now may take a directory that has no owner yet: one that runs without a pause takes
 /// several.
 constexpr int kMostAttempts = 100;
+/// To map a file of less than this takes longer than to copy it once more.
+constexpr std::uint64_t kMinFilledBytes = std::uint64_t{1} << 20;
 
 /// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
 /// removes the rest.
@@ -260,11 +263,8 @@ StagedDirectory::~StagedDirectory() {
 
 StagedDirectory StagedDirectory::create(io::Engine& engine, const std::filesystem::path& target,
                                         StagedOptions options) {
-  Target parsed = parse_target(target);
-  require_outside_parts(parsed.path);
-  io::Directory parent = open_parent(engine.syscalls(), parsed);
-  SaveTarget opened{std::move(parsed.path), std::move(parsed.name), std::move(parent), {}, nullptr};
-  return create(engine, std::move(opened), std::move(options));
+  require_outside_parts(parse_target(target).path);
+  return create(engine, open_target(engine.syscalls(), target), std::move(options));
 }
 
 StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, StagedOptions options) {
@@ -303,6 +303,7 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     state->owner = std::move(owner);
     state->reserve = std::move(reserve);
     state->use = std::move(parsed.use);
+    state->is_in_memory = parsed.is_in_memory;
     StagedDirectory made(std::move(state));
     if (const std::shared_ptr<ParentUse>& use = made.state_->use) {
       use->sync();  // Before the commit; where no directory was made there is nothing to do.
@@ -347,8 +348,11 @@ std::unique_ptr<io::NewFile> StagedDirectory::create_file(std::string_view relat
   if (state_->is_joined) {
     adopt(relative);
   }
+  io::NewFileOptions how = options;
+  how.is_filled_in_place =
+      options.is_filled_in_place && state_->is_in_memory && options.expected_bytes >= kMinFilledBytes;
   return std::make_unique<io::DurableFile>(
-      io::DurableFile::create(state_->engine, state_->staged, relative, options));
+      io::DurableFile::create(state_->engine, state_->staged, relative, how));
 }
 
 bool StagedDirectory::link_file(std::string_view relative, const io::Directory& from) {

@@ -47,6 +47,7 @@ struct StagedDirectory::State {
   std::string staged_name;              ///< Of the temporary directory.
   Uuid uuid;                            ///< Of this writer: in the temporary name, and in its marks.
   Uuid checkpoint;                      ///< Of the checkpoint: the same, unless it is a copy.
+  bool is_in_memory = false;            ///< It lies on a tmpfs.
   io::FileHandle reserve;               ///< A descriptor to give up when there is none left to clean up with.
   std::string abandonment_problem;      ///< What kept `abandon` from removing all.
   io::FileHandle owner;                 ///< Holds the lock on `.owner`.

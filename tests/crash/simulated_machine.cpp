@@ -471,9 +471,9 @@ int SimulatedProcess::try_lock(int fd) noexcept {
   });
 }
 
-int SimulatedProcess::is_network_file_system(int) noexcept {
+int SimulatedProcess::file_system(int) noexcept {
   const Call call(*this);
-  return 0;
+  return static_cast<int>(io::FileSystem::local);
 }
 
 void SimulatedEngine::submit(io::Request& request) noexcept {

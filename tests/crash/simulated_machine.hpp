@@ -207,7 +207,7 @@ class SimulatedProcess final : public io::Syscalls {
   int symlink_at(const char* target, int directory, const char* name) noexcept override;
   int unlink_at(int directory, const char* name, bool is_directory) noexcept override;
   int try_lock(int fd) noexcept override;
-  int is_network_file_system(int fd) noexcept override;
+  int file_system(int fd) noexcept override;
 
   /// What a symbolic link of the directory of checkpoints says; nothing when there is none.
   [[nodiscard]] std::optional<std::string> read_link(const std::string& name) const;

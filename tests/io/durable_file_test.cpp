@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -243,6 +244,56 @@ TEST(DurableFileOnUring, WritesPastTheCache) {
   EXPECT_EQ(read_text(temp / "file"), text_of(data.bytes().first(8 * kLarge - 9)));
 }
 
+NewFileOptions filled_in_place(std::uint64_t bytes) {
+  NewFileOptions options = expecting(bytes);
+  options.is_filled_in_place = true;
+  return options;
+}
+
+TEST_F(DurableFileTest, IsFilledWhereItLies) {
+  const AlignedMemory data = letters(kLarge);
+  DurableFile file = create(filled_in_place(kLarge - 5));
+  ASSERT_EQ(file.memory().size(), kLarge - 5);
+
+  std::copy_n(data.data(), kLarge / 2, file.memory().data());
+  run(file.write(0, file.memory().first(kLarge / 2)));
+  run(file.write(kLarge / 2, data.bytes().subspan(kLarge / 2, kLarge / 2 - 5)));
+  run(file.finish(kLarge - 5));
+
+  EXPECT_EQ(read_text(temp_ / "file"), text_of(data.bytes().first(kLarge - 5)));
+  EXPECT_EQ(file.why_not_direct(), "");
+}
+
+TEST_F(DurableFileTest, IsWrittenWhereItCannotBeMapped) {
+  const AlignedMemory data = letters(kLarge);
+  syscalls_.map_error = ENOMEM;
+  DurableFile file = create(filled_in_place(kLarge));
+
+  EXPECT_TRUE(file.memory().empty());
+  run(file.write(0, data.bytes()));
+  run(file.finish(kLarge));
+
+  EXPECT_EQ(read_text(temp_ / "file"), text_of(data.bytes()));
+  EXPECT_THAT(file.why_not_direct(), HasSubstr("cannot be mapped (Cannot allocate memory)"));
+}
+
+TEST_F(DurableFileTest, IsNotMappedWhereNothingIsReservedForIt) {
+  syscalls_.plan({Call::allocate, 1, 1, -EOPNOTSUPP});
+
+  const DurableFile file = create(filled_in_place(kLarge));
+
+  EXPECT_TRUE(file.memory().empty());
+}
+
+TEST_F(DurableFileTest, KeepsTheSizeThatItWasMappedWith) {
+  DurableFile file = create(filled_in_place(kLarge));
+  const AlignedMemory data = letters(16);
+
+  EXPECT_THAT([&] { run(file.write(kLarge - 15, data.bytes().first(16))); },
+              FailsWithErrno(EFBIG, HasSubstr("file")));
+  EXPECT_THAT([&] { run(file.finish(kLarge - 1)); }, Fails(Errc::io_failure, HasSubstr("1048576 bytes")));
+}
+
 TEST(DurableFileOnTmpfs, WorksWithOrWithoutDirectWrites) {
   if (!std::filesystem::is_directory("/dev/shm")) {
     GTEST_SKIP() << "no /dev/shm";
@@ -272,6 +323,9 @@ TEST(DurableFileOnAFullDisk, SaysSoWhenItIsCreated) {
     const Directory directory = Directory::open(posix_syscalls(), temp.path());
     EXPECT_THAT([&] { DurableFile::create(*choice.engine, directory, "file", expecting(4 << 20)); },
                 FailsWithErrno(ENOSPC, HasSubstr("file")));
+    EXPECT_THAT(
+        [&] { DurableFile::create(*choice.engine, directory, "memory", filled_in_place(4 << 20)); },
+        FailsWithErrno(ENOSPC, HasSubstr("memory")));
   }
   ::umount(temp.path().c_str());
 }

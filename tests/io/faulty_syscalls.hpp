@@ -89,14 +89,18 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
     call_once(before_lock);
     return ForwardingSyscalls::try_lock(fd);
   }
-  int is_network_file_system(int fd) noexcept override {
-    return is_network.value_or(ForwardingSyscalls::is_network_file_system(fd));
+  int file_system(int fd) noexcept override {
+    return lies_on ? static_cast<int>(*lies_on) : ForwardingSyscalls::file_system(fd);
+  }
+  int map(int fd, std::size_t size_bytes, std::byte*& memory) noexcept override {
+    return map_error != 0 ? -map_error : ForwardingSyscalls::map(fd, size_bytes, memory);
   }
 
   bool lacks_rename_modes = false;
   int link_error = 0;      ///< What each link fails with; 0: none does.
   std::string lower_name;  ///< A directory that cannot be renamed; empty: none.
-  std::optional<int> is_network;
+  std::optional<FileSystem> lies_on;  ///< Instead of the one that a file does lie on.
+  int map_error = 0;                  ///< What mapping a file fails with; 0: it is mapped.
   std::function<void()> before_lock;           ///< What somebody does just before the next lock.
   std::function<void()> after_rename;          ///< What happens just after the next rename.
   std::function<void()> after_link;            ///< Likewise after the next link.

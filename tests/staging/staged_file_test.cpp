@@ -93,6 +93,7 @@ class StagedFiles : public ::testing::Test {
     file.size_bytes = bytes;
     file.pieces = std::move(pieces);
     file.snapshot = snapshot;
+    file.is_in_memory = is_in_memory_;
     file.may_create = created_;
     file.create = [this, name](const io::NewFileOptions& options) {
       return std::make_unique<io::DurableFile>(
@@ -130,6 +131,7 @@ class StagedFiles : public ::testing::Test {
   TestPlane test_;
   io::Directory directory_of_file_ = io::Directory::open(test_.disk, directory_.path());
   async::Event created_;
+  bool is_in_memory_ = false;
 };
 
 TEST_F(StagedFiles, HoldWhatThePiecesHoldAndZerosBetweenThem) {
@@ -260,6 +262,62 @@ TEST_F(StagedFiles, CopyArraysOnDevicesBeforeTheCallerGoesOn) {
   device.stream().record().wait();
 
   expect_file(bytes, finish(file));
+}
+
+TEST_F(StagedFiles, AreFilledWhereTheyLieInMemory) {
+  is_in_memory_ = true;
+  const Bytes header = noise(1000, 1);
+  Bytes callers = noise(3 * kBufferBytes + 100, 2);
+  const Bytes shared = noise(kBufferBytes, 3);
+  const std::size_t gap = 12'345;
+  Bytes expected = header;
+  expected.insert(expected.end(), callers.begin(), callers.end());
+  expected.resize(expected.size() + gap);
+  SourcePiece lasting;
+  lasting.size_bytes = header.size();
+  lasting.source = std::make_shared<LastingSource>(header);
+  SourcePiece later = piece_of(shared, expected.size());
+  later.snapshot = Snapshot::share;
+  expected.insert(expected.end(), shared.begin(), shared.end());
+
+  const auto file =
+      stage({lasting, piece_of(callers, header.size()), later}, expected.size(), Snapshot::copy);
+  std::fill(callers.begin(), callers.end(), std::byte{0x77});
+
+  expect_file(expected, finish(file));
+  EXPECT_EQ(test_.plane->buffers.allocated_bytes(), 0u);
+  EXPECT_EQ(test_.engine.requests, 0u);
+}
+
+TEST_F(StagedFiles, AreFilledWhereTheyLieLaterWhenTheyBorrow) {
+  is_in_memory_ = true;
+  const Bytes bytes = noise(kSomeRuns, 1);
+
+  const auto file = stage({piece_of(bytes)}, bytes.size(), Snapshot::borrow);
+
+  expect_file(bytes, finish(file));
+  EXPECT_EQ(test_.plane->buffers.allocated_bytes(), 0u);
+}
+
+TEST_F(StagedFiles, HoldNoDescriptorsWhileTheyAreFilledWhereTheyLie) {
+  is_in_memory_ = true;
+  const Bytes bytes = noise(kSomeRuns, 1);
+
+  const auto file = stage({piece_of(bytes)}, bytes.size(), Snapshot::copy);
+
+  EXPECT_EQ(test_.plane->files.taken(), 0u);
+  expect_file(bytes, finish(file));
+}
+
+TEST_F(StagedFiles, FailAtOnceWhenThereIsNoMemoryToLieIn) {
+  is_in_memory_ = true;
+  test_.disk.allocate_error = ENOSPC;
+  const Bytes bytes = noise(kSomeRuns, 1);
+
+  EXPECT_THAT([&] { stage({piece_of(bytes)}, bytes.size(), Snapshot::copy); },
+              FailsWithErrno(ENOSPC, HasSubstr("data")));
+
+  test_.plane->helpers->wait();
 }
 
 TEST_F(StagedFiles, RefusePiecesThatReachBeyondTheFile) {

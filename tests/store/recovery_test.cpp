@@ -203,7 +203,7 @@ TEST_F(RecoveryTest, KeepsASpoiltMarkOfAnotherHost) {
   const std::string spoilt = temporary_name("step", make_uuid(system_random));
   std::filesystem::create_directory(temp_ / spoilt);
   write_text(temp_ / spoilt / ".owner", "cairn-ow");
-  syscalls_.is_network = 1;
+  syscalls_.lies_on = io::FileSystem::network;
 
   EXPECT_EQ(entry_of(spoilt).kind, EntryClass::live);
 }
@@ -361,7 +361,7 @@ TEST_F(RecoveryTest, KeepsWhatAnotherHostOfASharedFileSystemMayBeWriting) {
   Owner far = new_owner();
   far.host += "-other";
   const std::string name = make_abandoned(far);
-  syscalls_.is_network = 1;
+  syscalls_.lies_on = io::FileSystem::network;
   RecoveryOptions all;
   all.other_hosts = true;
 

@@ -112,10 +112,13 @@ class ForwardingSyscalls : public io::Syscalls {
   int try_lock_use(int fd, bool is_shared) noexcept override {
     return led(CallKind::lock, fd, nullptr, [&] { return real_.try_lock_use(fd, is_shared); });
   }
-  int is_network_file_system(int fd) noexcept override { return real_.is_network_file_system(fd); }
+  int file_system(int fd) noexcept override { return real_.file_system(fd); }
+  int map(int fd, std::size_t size_bytes, std::byte*& memory) noexcept override {
+    return real_.map(fd, size_bytes, memory);
+  }
 
  protected:
-  /// Every call but `is_network_file_system` comes through here: makes it, or not, or later. Returns what the program
+  /// Every call but `file_system` and `map` comes through here: makes it, or not, or later. Returns what the program
   /// is told.
   virtual std::int64_t pass(const PassingCall& call) noexcept { return call.make(); }
 

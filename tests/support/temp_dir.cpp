@@ -11,8 +11,10 @@
 
 namespace cairn::testing {
 
-TempDir::TempDir() {
-  std::string pattern = std::filesystem::temp_directory_path() / "cairn-test-XXXXXX";
+TempDir::TempDir() : TempDir(std::filesystem::temp_directory_path()) {}
+
+TempDir::TempDir(const std::filesystem::path& above) {
+  std::string pattern = above / "cairn-test-XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr) {
     throw_errno(errno, "mkdtemp", pattern);
   }

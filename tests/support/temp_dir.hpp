@@ -8,10 +8,14 @@
 
 namespace cairn::testing {
 
-/// A fresh directory under the system's temporary folder, removed with all it holds at the end.
+/// Where every Linux has a tmpfs.
+inline constexpr const char* kSharedMemory = "/dev/shm";
+
+/// A fresh directory under the system's temporary folder, or another one, removed with all it holds at the end.
 class TempDir {
  public:
   TempDir();
+  explicit TempDir(const std::filesystem::path& above);
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;

@@ -62,6 +62,8 @@ class SaveBackend {
   /// happened.
   [[nodiscard]] virtual std::optional<std::filesystem::path> staged_path() const = 0;
   [[nodiscard]] virtual const async::Event& created() const noexcept = 0;
+  /// Returns whether its files lie in memory, and may be filled there.
+  [[nodiscard]] virtual bool is_in_memory() const noexcept { return false; }
 
   /// Reserves a file's name, and counts its bytes.
   ///

@@ -11,6 +11,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/internal/syscalls.hpp"
+
 namespace cairn::io {
 
 /// Returns `result`, or throws it as an error of the operating system when it is negative.
@@ -24,6 +26,12 @@ inline int require(int result, std::string_view operation, const std::filesystem
 /// Returns whether a file system, or a kernel, has no such call or no such way of it.
 inline bool is_unsupported(int result) noexcept {
   return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
+}
+
+/// Returns whether a file is known to lie on a file system that no other machine shares.
+inline bool is_of_this_machine(Syscalls& syscalls, int fd) noexcept {
+  const int found = syscalls.file_system(fd);
+  return found >= 0 && found != static_cast<int>(FileSystem::network);
 }
 
 /// Repeats a call that a signal interrupts (a bounded number of times, so that no fault makes it hang).

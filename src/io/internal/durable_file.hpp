@@ -16,8 +16,11 @@
 
 namespace cairn::io {
 
-/// A new file on a disk.
+/// A new file on a disk, or on a tmpfs.
 ///
+/// On a tmpfs it may be mapped, and is then filled where it lies: all of it is reserved before, so that memory that is
+/// not there is an error of `create`. It has no descriptor then, and the size that was expected. Where the system
+/// refuses to map it, it is written, and `why_not_direct` says so.
 /// Pieces that are aligned in memory and in the file go past the page cache (O_DIRECT), the rest
 /// through it. A file whose write or sync failed is poisoned: it is never synced again and `finish`
 /// refuses it. What a dropped DurableFile wrote stays where it is; the staged directory removes it.
@@ -32,6 +35,7 @@ class DurableFile final : public NewFile {
 
   /// Returns whether aligned pieces go past the page cache.
   [[nodiscard]] bool is_direct() const noexcept;
+  [[nodiscard]] std::span<std::byte> memory() const noexcept override;
   [[nodiscard]] bool can_write_direct(const void* data, std::size_t size,
                                       std::uint64_t offset) const noexcept override;
   [[nodiscard]] Background<> write(std::uint64_t offset, std::span<const std::byte> data) override;
@@ -42,6 +46,10 @@ class DurableFile final : public NewFile {
  private:
   struct State;
   explicit DurableFile(std::shared_ptr<State> state);
+  /// Puts data in its place in memory, unless that is where it lies.
+  ///
+  /// Errors: EFBIG.
+  static void put(const State& state, std::uint64_t offset, std::span<const std::byte> data);
   static Background<> run_write(std::shared_ptr<State> state, std::uint64_t offset,
                                 std::span<const std::byte> data);
   static Background<> run_finish(std::shared_ptr<State> state, std::uint64_t final_bytes);

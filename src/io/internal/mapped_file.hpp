@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "io/internal/file.hpp"
 
@@ -24,5 +25,12 @@ namespace cairn::io {
 /// The same of a file that another process writes meanwhile: what it writes is seen.
 [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_live_file(
     const FileHandle& file, std::uint64_t bytes, const std::filesystem::path& path);
+
+/// The first `bytes` of `file`, not 0, as memory to be filled; kept from forked children and from core dumps. All of
+/// them must be reserved, or a thread that fills them may be sent SIGBUS. Null where the system refuses to map them:
+/// `refusal` says why.
+[[nodiscard]] std::shared_ptr<const std::span<std::byte>> map_to_fill(const FileHandle& file,
+                                                                      std::uint64_t bytes,
+                                                                      std::string& refusal);
 
 }  // namespace cairn::io

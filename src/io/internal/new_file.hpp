@@ -20,6 +20,8 @@ struct NewFileOptions {
   /// Write past the page cache where the file system can. Files below `min_direct_bytes` never do.
   bool use_direct = true;
   std::uint64_t min_direct_bytes = std::uint64_t{256} << 10;
+  /// Who writes it fills `memory` instead, where the file has that. Its place decides whether it does.
+  bool is_filled_in_place = false;
 };
 
 /// A new file of a checkpoint, which is written in pieces, in any order, and is as durable as its place can make it

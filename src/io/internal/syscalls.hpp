@@ -34,6 +34,13 @@ struct DirectoryEntry {
   FileKind kind = FileKind::other;
 };
 
+/// Says what kind of file system a file lies on.
+enum class FileSystem : std::uint8_t {
+  local,    ///< Of this machine, as far as is known.
+  network,  ///< Known to be shared between machines.
+  memory,   ///< A tmpfs: its files are in the memory of this machine, and go with it.
+};
+
 /// Says what to do when the new name of a rename is taken.
 enum class RenameMode : std::uint8_t { replace, no_replace, exchange };
 
@@ -88,8 +95,11 @@ class Syscalls {
   virtual int try_lock(int fd) noexcept = 0;
   /// Takes another lock of the file, that of those who use it: shared by them, or alone. Otherwise as `try_lock`.
   virtual int try_lock_use(int /*fd*/, bool /*is_shared*/) noexcept { return -ENOLCK; }
-  /// Whether the file system is known to be shared between machines: 1, 0, or -errno.
-  virtual int is_network_file_system(int fd) noexcept = 0;
+  /// Returns the FileSystem that an open file lies on, as a number.
+  virtual int file_system(int fd) noexcept = 0;
+  /// Maps `[0, size_bytes)` of a file, to be read and written; left out of core dumps and of forked children. munmap(2)
+  /// ends it.
+  virtual int map(int /*fd*/, std::size_t /*size_bytes*/, std::byte*& /*memory*/) noexcept { return -ENOSYS; }
 };
 
 /// The operating system's own.

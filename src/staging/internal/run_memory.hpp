@@ -15,13 +15,16 @@ namespace cairn::staging {
 /// What files that are smaller than a buffer get of one: as many of these as they need.
 inline constexpr std::size_t kSlotBytes = std::size_t{64} << 10;
 
-/// Where a run is while it is on its way to a file: in a buffer, or in slots of buffers that several small files share.
+/// Where a run is while it is on its way to a file: in a buffer, or in slots of buffers that several small files share;
+/// or where the file itself lies, in memory.
 ///
 /// Threads: a value; moving from it leaves it empty.
 class RunMemory {
  public:
   RunMemory();
   explicit RunMemory(Buffer whole);
+  /// Memory that somebody else keeps.
+  explicit RunMemory(std::span<std::byte> kept) : parts_(1, kept) {}
   ~RunMemory();
   RunMemory(RunMemory&& other) noexcept;
   RunMemory& operator=(RunMemory&& other) noexcept;

@@ -29,6 +29,7 @@ struct FileToWrite {
   /// Instead of pieces: the file that this one is a copy of, of the same size, which `create` opens. Null: pieces.
   std::unique_ptr<CheckedFile> original;
   Snapshot snapshot = Snapshot::copy;  ///< Of pieces that say nothing themselves.
+  bool is_in_memory = false;           ///< It is made in memory, where it may be filled in place.
   async::Event may_create;             ///< Its directory is there; fails when that could not be made.
   std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create;  ///< Blocks.
 };
@@ -45,6 +46,9 @@ struct FileToWrite {
 /// handlers wait for the end of one that cannot be opened. Otherwise `finish` opens the file, and writes runs
 /// straight from the caller's memory where they are aligned, and through a buffer where not; also those runs that
 /// hold nothing of the caller's.
+///
+/// A file that lies in memory, and says so (io::NewFile::memory), is filled there: it is opened before anything is
+/// copied, its runs need no buffers, and writing them does nothing. So it is copied once, and needs no descriptor then.
 ///
 /// The runs of a copy are read from the file that it is a copy of, hashed once, and compared with its hashes before
 /// they are written; what lies in memory is written straight from there, then hashed and compared.
@@ -84,6 +88,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   Awaitable<> write_copied(std::uint64_t run);
   Awaitable<> write_run(std::uint64_t run, Parts data);
   Awaitable<> hash_run(std::uint64_t run, Parts data);
+  /// Returns where a run is gathered: the file's own memory, where it has that, else a buffer.
+  Awaitable<RunMemory> acquire_memory(std::uint64_t run);
 
   /// Returns whether the blocking phase copies anything.
   [[nodiscard]] bool is_copied() const noexcept { return is_copied_; }
@@ -98,7 +104,12 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   /// Decides what is copied while the caller waits.
   void divide();
   [[nodiscard]] std::vector<bool> runs_of(std::span<const SourcePiece> pieces) const;
+  /// The same where there is no need to wait; else nothing.
+  [[nodiscard]] RunMemory try_acquire_memory(std::uint64_t run) const;
+  /// Returns memory for `first` and as many of the runs behind it as there is memory for, or which are worth a visit.
   [[nodiscard]] std::vector<RunMemory> try_acquire_more(RunMemory first, std::size_t most) const;
+  /// Returns whether it is filled where it lies.
+  [[nodiscard]] bool is_in_place() const noexcept { return file_ && !file_->memory().empty(); }
   void fill(std::span<const std::uint64_t> runs, std::span<const RunMemory> memory);
   /// Gathers a run of what may be the caller's, with zeros where there is nothing.
   void fill_borrowed(std::uint64_t run, const RunMemory& memory) const;
@@ -118,6 +129,7 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   const std::uint64_t file_bytes_;
   const Snapshot snapshot_;
   const bool is_copied_;
+  const bool is_in_memory_;
   bool has_promised_ = false;  // Whether somebody keeps pieces unchanged, beside what is copied.
   const async::Event may_create_;
   const std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create_;

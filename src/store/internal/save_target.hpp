@@ -19,6 +19,7 @@ struct SaveTarget {
   io::Directory parent;
   io::FileId directory;            ///< The parent's, whatever path led to it.
   std::shared_ptr<ParentUse> use;  ///< Of a target that was looked at; else null.
+  bool is_in_memory = false;       ///< The directory lies on a tmpfs.
 };
 
 /// The path of a checkpoint that is to be made, without a slash at its end. Asks nobody.

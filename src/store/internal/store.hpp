@@ -22,6 +22,8 @@ class Destination {
   /// Saves of one directory and name are saves of one target, whatever paths led there.
   [[nodiscard]] virtual io::FileId directory() const noexcept = 0;
   [[nodiscard]] virtual std::string name() const = 0;
+  /// Returns whether its files lie in memory, and may be filled there.
+  [[nodiscard]] virtual bool is_in_memory() const noexcept { return false; }
 
   /// Begins the checkpoint. Called once, as `join`.
   ///

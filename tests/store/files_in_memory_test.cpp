@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/new_file.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::store {
+namespace {
+
+using testing::TempDir;
+
+class FilesInMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::is_directory(testing::kSharedMemory)) {
+      GTEST_SKIP() << "no " << testing::kSharedMemory;
+    }
+    memory_ = std::make_unique<TempDir>(testing::kSharedMemory);
+    io::EngineOptions options;
+    options.syscalls = &syscalls_;
+    engine_ = io::make_engine(io::EngineKind::threads, options).engine;
+  }
+
+  StagedDirectory stage(const char* name) {
+    StagedDirectory staged = StagedDirectory::create(*engine_, *memory_ / name);
+    staged.make_directory("state");
+    return staged;
+  }
+
+  io::FaultySyscalls syscalls_;
+  std::unique_ptr<TempDir> memory_;
+  std::unique_ptr<io::Engine> engine_;
+};
+
+io::NewFileOptions filled_in_place(std::uint64_t bytes) {
+  io::NewFileOptions options;
+  options.expected_bytes = bytes;
+  options.is_filled_in_place = true;
+  return options;
+}
+
+constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
+
+TEST_F(FilesInMemory, AreFilledWhereTheyLieIfTheyAreLargeAndThatIsAskedFor) {
+  StagedDirectory staged = stage("step");
+  io::NewFileOptions written = filled_in_place(kLarge);
+  written.is_filled_in_place = false;
+
+  EXPECT_EQ(staged.create_file("state/large", filled_in_place(kLarge))->memory().size(), kLarge);
+  EXPECT_TRUE(staged.create_file("state/small", filled_in_place(kLarge - 1))->memory().empty());
+  EXPECT_TRUE(staged.create_file("state/written", written)->memory().empty());
+}
+
+TEST_F(FilesInMemory, AreThoseOfATmpfsAlone) {
+  syscalls_.lies_on = io::FileSystem::local;
+  StagedDirectory staged = stage("step");
+
+  EXPECT_TRUE(staged.create_file("state/large", filled_in_place(kLarge))->memory().empty());
+}
+
+}  // namespace
+}  // namespace cairn::store
