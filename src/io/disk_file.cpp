@@ -16,11 +16,11 @@ namespace cairn::io {
 
 // outlives: the engine outlives the file.
 DiskFile::DiskFile(Engine& engine, std::filesystem::path path, std::uint64_t size_bytes, bool use_direct,
-                   const Open& open)
+                   const Open& open, bool is_in_memory)
     : engine_(engine),
       path_(std::move(path)),
       buffered_(open(0)),
-      is_cached_(seems_cached(buffered_.fd(), size_bytes)) {
+      is_cached_(is_in_memory || seems_cached(buffered_.fd(), size_bytes)) {
   if (!is_cached_ && use_direct) {
     open_direct(open);
   }

@@ -9,6 +9,7 @@
 #include "cairn/async/awaitable.hpp"
 
 #include "base/internal/aligned_memory.hpp"
+#include "io/internal/chunk_hash.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -124,8 +125,12 @@ Awaitable<> RangeReader::read_through_cache(Run run, std::byte* place) {
   }
   const std::span<std::byte> data = place != nullptr ? std::span(place, run.bytes) : scratch.bytes;
   std::function<void()> copy = [&] {
-    file_.read_now(run.offset_bytes, data);
-    file_.verify(run.offset_bytes, data);
+    // What was just copied is hashed while it is in the processor's caches.
+    for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes) {
+      const std::span<std::byte> chunk = data.subspan(at, std::min(io::kChunkBytes, data.size() - at));
+      file_.read_now(run.offset_bytes + at, chunk);
+      file_.verify(run.offset_bytes + at, chunk);
+    }
     if (place == nullptr) {
       deliver(run, data);
     }

@@ -25,14 +25,19 @@ namespace {
 /// A source whose files lie in a directory.
 class DirectorySource : public Source {
  public:
-  using Source::Source;
+  /// `files` is the directory that they lie in.
+  DirectorySource(std::filesystem::path path, std::vector<SourceItem> items, const io::Directory& files,
+                  std::string named_file = {})
+      : Source(std::move(path), std::move(items), std::move(named_file)),
+        is_in_memory_(files.syscalls().file_system(files.fd()) == static_cast<int>(io::FileSystem::memory)) {}
 
   [[nodiscard]] const std::filesystem::path& root() const noexcept final { return directory()->path(); }
   [[nodiscard]] std::unique_ptr<io::StoredFile> open_file(io::Engine& engine, std::string_view relative,
                                                           bool use_direct) const final {
     const auto open = [&](int flags) { return open_descriptor(relative, flags); };
     const std::uint64_t bytes = file_bytes(relative).value_or(0);  // The open says that it is missing.
-    return std::make_unique<io::DiskFile>(engine, root() / relative, bytes, use_direct, open);
+    return std::make_unique<io::DiskFile>(engine, root() / relative, bytes, use_direct, open,
+                                          is_in_memory_ && !is_elsewhere(relative));
   }
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(
       std::string_view relative) const final {
@@ -41,13 +46,18 @@ class DirectorySource : public Source {
 
  private:
   [[nodiscard]] virtual io::FileHandle open_descriptor(std::string_view relative, int flags) const = 0;
+  /// Returns whether a file may lie on another file system than its directory.
+  [[nodiscard]] virtual bool is_elsewhere(std::string_view /*relative*/) const noexcept { return false; }
+
+  const bool is_in_memory_;
 };
 
 class CommittedSource final : public DirectorySource {
  public:
   /// Offers these of its checkpointables.
   CommittedSource(std::filesystem::path path, CommittedDirectory checkpoint, std::vector<SourceItem> items)
-      : DirectorySource(std::move(path), std::move(items)), checkpoint_(std::move(checkpoint)) {}
+      : DirectorySource(std::move(path), std::move(items), checkpoint.directory()),
+        checkpoint_(std::move(checkpoint)) {}
 
   [[nodiscard]] const io::Directory* directory() const noexcept override { return &checkpoint_.directory(); }
   [[nodiscard]] const Manifest* manifest() const noexcept override { return &checkpoint_.manifest(); }
@@ -100,7 +110,7 @@ class ForeignSource final : public DirectorySource {
 
   /// `named_file` is empty where `path` is the folder.
   ForeignSource(std::filesystem::path path, io::Directory folder, std::string named_file)
-      : DirectorySource(std::move(path), {{kStateName, "", ""}}, std::move(named_file)),
+      : DirectorySource(std::move(path), {{kStateName, "", ""}}, folder, std::move(named_file)),
         folder_(std::move(folder)) {}
 
   [[nodiscard]] const io::Directory* directory() const noexcept override { return &folder_; }
@@ -117,6 +127,9 @@ class ForeignSource final : public DirectorySource {
   [[nodiscard]] io::FileHandle open_descriptor(std::string_view relative, int flags) const override {
     return links_.contains(relative) ? folder_.open_linked_file(relative, flags)
                                      : folder_.open_file(relative, flags);
+  }
+  [[nodiscard]] bool is_elsewhere(std::string_view relative) const noexcept override {
+    return links_.contains(relative);
   }
 
   /// Enters a file of the folder, if it is one.

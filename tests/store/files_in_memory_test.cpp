@@ -2,13 +2,16 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include <gtest/gtest.h>
 
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/new_file.hpp"
+#include "store/internal/source.hpp"
 #include "store/internal/staged_directory.hpp"
+#include "store/sample_checkpoint.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::store {
@@ -63,6 +66,16 @@ TEST_F(FilesInMemory, AreThoseOfATmpfsAlone) {
   StagedDirectory staged = stage("step");
 
   EXPECT_TRUE(staged.create_file("state/large", filled_in_place(kLarge))->memory().empty());
+}
+
+TEST_F(FilesInMemory, AreReadAsWhatIsInThePageCacheIs) {
+  save_sample(*engine_, *memory_ / "step", "some text");
+  const std::string file = "state/data";
+
+  EXPECT_TRUE(open_committed_source(syscalls_, *memory_ / "step")->open_file(*engine_, file, true)->is_cached());
+  syscalls_.lies_on = io::FileSystem::local;
+  EXPECT_FALSE(open_committed_source(syscalls_, *memory_ / "step")->open_file(*engine_, file, true)->is_cached())
+      << "a tmpfs tells by now what is cached: nobody needs to ask for the file system";
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 
 namespace cairn::io {
 
-/// A file on a disk that is read, past the page cache where it is not in that.
+/// A file on a disk that is read, past the page cache where it is not in that; or one on a tmpfs.
 ///
 /// Reads go through the cache if the file or its disk takes no direct ones, which some say only when one is made.
 class DiskFile final : public StoredFile {
@@ -24,12 +24,13 @@ class DiskFile final : public StoredFile {
   /// Opens the file for reading, with these flags more. Blocks.
   using Open = std::function<FileHandle(int flags)>;
 
-  /// Opens it, with `use_direct` a second time to pass the cache. Blocks. `path` is for errors only.
+  /// Opens it, with `use_direct` a second time to pass the cache. Blocks. `path` is for errors only. `is_in_memory`: it
+  /// lies on a tmpfs, which does not say that it is its own cache.
   ///
   /// Ownership: `engine` must outlive the file; `open` need not.
   /// Errors:    those of `open`; of the second time only those that are not the system's.
   DiskFile(Engine& engine, std::filesystem::path path, std::uint64_t size_bytes, bool use_direct,
-           const Open& open);
+           const Open& open, bool is_in_memory = false);
 
   [[nodiscard]] bool is_cached() const noexcept override { return is_cached_; }
   [[nodiscard]] std::size_t unit_bytes() const noexcept override;
