@@ -20,6 +20,7 @@
 #include "io/internal/check.hpp"
 #include "io/internal/direct.hpp"
 #include "io/internal/mapped_file.hpp"
+#include "io/internal/mapped_files.hpp"
 #include "io/internal/transfer.hpp"
 
 namespace cairn::io {
@@ -128,16 +129,32 @@ DurableFile DurableFile::create(Engine& engine, const Directory& directory, std:
   if (expected > 0) {
     // Whole pages, so that a padded last write does not extend the file.
     const bool is_reserved =
-        reserve(state->buffered, state->is_direct ? round_up(expected, std::uint64_t{kDirectBytes}) : expected,
-                state->path);
+        reserve(state->buffered,
+                state->is_direct ? round_up(expected, std::uint64_t{kDirectBytes}) : expected, state->path);
     if (options.is_filled_in_place && is_reserved) {
-      state->memory = map_to_fill(state->buffered, expected, state->refusal);
-    }
-    if (state->memory) {
-      require(state->buffered.close(), "close", state->path);  // There may be a thousand such files.
+      fill_in_place(*state, options);
     }
   }
   return DurableFile(std::move(state));
+}
+
+DurableFile DurableFile::reuse(Engine& engine, FileHandle file, std::filesystem::path path,
+                               const NewFileOptions& options) {
+  auto state = std::make_shared<State>(engine);
+  state->path = std::move(path);
+  state->buffered = std::move(file);
+  fill_in_place(*state, options);
+  return DurableFile(std::move(state));
+}
+
+void DurableFile::fill_in_place(State& state, const NewFileOptions& options) {
+  const std::uint64_t bytes = options.expected_bytes;
+  state.memory = options.mappings != nullptr
+                     ? options.mappings->map(state.buffered, bytes, state.path, state.refusal)
+                     : map_to_fill(state.buffered, bytes, state.refusal);
+  if (state.memory) {
+    require(state.buffered.close(), "close", state.path);  // There may be a thousand such files.
+  }
 }
 
 bool DurableFile::is_direct() const noexcept {

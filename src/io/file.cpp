@@ -46,7 +46,7 @@ void with_directory(const Directory& top, const std::string& path, Use use) {
 /// Removes all below `path`, a directory below `top`. Of the directories between the two none is held open: near the
 /// limit of descriptors two are enough, whatever the depth.
 void remove_below(const Directory& top, const std::string& path, std::span<const std::string_view> last,
-                  int depth) {
+                  const RemoveFile& remove, int depth) {
   if (depth > kMostDepth) {
     throw Error(std::error_code(ELOOP, std::system_category()),
                 fmt::format("remove {}", (top.path() / path).string()));
@@ -61,13 +61,13 @@ void remove_below(const Directory& top, const std::string& path, std::span<const
       } else if (place != last.end()) {
         last_files[static_cast<std::size_t>(place - last.begin())] = entry.name;
       } else {
-        remove_if_there([&] { directory.remove_file(entry.name); });
+        remove_if_there([&] { remove ? remove(directory, entry.name) : directory.remove_file(entry.name); });
       }
     }
   });
   for (const std::string& name : directories) {
     remove_if_there([&] {
-      remove_below(top, path.empty() ? name : path + "/" + name, {}, depth + 1);
+      remove_below(top, path.empty() ? name : path + "/" + name, {}, remove, depth + 1);
       with_directory(top, path, [&](const Directory& directory) { directory.remove_empty_directory(name); });
     });
   }
@@ -321,9 +321,9 @@ void Directory::remove_empty_directory(std::string_view name) const {
 }
 
 void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,
-                      std::span<const std::string_view> last) {
+                      std::span<const std::string_view> last, const RemoveFile& remove) {
   remove_if_there([&] {
-    remove_below(directory, "", last, 0);
+    remove_below(directory, "", last, remove, 0);
     parent.remove_empty_directory(name);
   });
 }

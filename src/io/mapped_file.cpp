@@ -69,8 +69,8 @@ std::shared_ptr<const std::span<std::byte>> map_to_fill(const FileHandle& file, 
   const auto size = static_cast<std::size_t>(bytes);
   std::byte* memory = nullptr;
   if (const int result = file.syscalls().map(file.fd(), size, memory); result < 0) {
-    refusal = fmt::format("it cannot be mapped ({})",
-                          std::error_code(-result, std::system_category()).message());
+    refusal =
+        fmt::format("it cannot be mapped ({})", std::error_code(-result, std::system_category()).message());
     return nullptr;
   }
   mapping->bytes = {memory, size};

@@ -30,6 +30,8 @@
 namespace cairn::io {
 namespace {
 
+constexpr std::uint64_t kBlockBytes = 512;  // stat(2) counts in these, whatever the file system does.
+
 int result_of(long value) noexcept {
   return value < 0 ? -errno : static_cast<int>(value);
 }
@@ -57,6 +59,9 @@ int old_stat_at(int directory, const char* name, int flags, FileStatus& status) 
   status.kind = kind_of_mode(found.st_mode);
   status.id = {found.st_dev, found.st_ino};
   status.size_bytes = static_cast<std::uint64_t>(found.st_size);
+  status.allocated_bytes = static_cast<std::uint64_t>(found.st_blocks) * kBlockBytes;
+  status.links = static_cast<std::uint32_t>(found.st_nlink);
+  status.user = found.st_uid;
   status.is_direct_alignment_known = false;
   status.direct_alignment_bytes = 0;
   return 0;
@@ -69,7 +74,8 @@ bool is_renameat2_filtered() noexcept {
 }
 
 int stat_at(int directory, const char* name, int flags, FileStatus& status) noexcept {
-  constexpr unsigned kWanted = STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_DIOALIGN;
+  constexpr unsigned kWanted = STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_BLOCKS | STATX_NLINK |
+                               STATX_UID | STATX_DIOALIGN;
 
   struct statx found {};
 
@@ -83,6 +89,9 @@ int stat_at(int directory, const char* name, int flags, FileStatus& status) noex
   status.kind = kind_of_mode(found.stx_mode);
   status.id = {makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino};
   status.size_bytes = found.stx_size;
+  status.allocated_bytes = found.stx_blocks * kBlockBytes;
+  status.links = found.stx_nlink;
+  status.user = found.stx_uid;
   status.is_direct_alignment_known = (found.stx_mask & STATX_DIOALIGN) != 0;
   status.direct_alignment_bytes = 0;
   if (status.is_direct_alignment_known && found.stx_dio_offset_align != 0) {
@@ -143,14 +152,14 @@ int list_open(int fd, int directory, std::vector<DirectoryEntry>& entries) noexc
 
 constexpr off_t kUseByte = off_t{1} << 62;  // Behind the bytes of every file.
 
-int lock_bytes(int fd, short kind, off_t begin, off_t bytes) noexcept {
+int lock_bytes(int fd, int command, short kind, off_t begin, off_t bytes) noexcept {
   struct flock lock {};
 
   lock.l_type = kind;
   lock.l_whence = SEEK_SET;
   lock.l_start = begin;
   lock.l_len = bytes;
-  const int result = result_of(::fcntl(fd, F_OFD_SETLK, &lock));
+  const int result = result_of(::fcntl(fd, command, &lock));
   return result == -EACCES ? -EAGAIN : result;
 }
 
@@ -252,10 +261,11 @@ class PosixSyscalls final : public Syscalls {
     return result_of(::unlinkat(directory, name, is_directory ? AT_REMOVEDIR : 0));
   }
 
-  int try_lock(int fd) noexcept override { return lock_bytes(fd, F_WRLCK, 0, kUseByte); }
+  int try_lock(int fd) noexcept override { return lock_bytes(fd, F_OFD_SETLK, F_WRLCK, 0, kUseByte); }
   int try_lock_use(int fd, bool is_shared) noexcept override {
-    return lock_bytes(fd, is_shared ? F_RDLCK : F_WRLCK, kUseByte, 1);
+    return lock_bytes(fd, F_OFD_SETLK, is_shared ? F_RDLCK : F_WRLCK, kUseByte, 1);
   }
+  int try_lock_for_process(int fd) noexcept override { return lock_bytes(fd, F_SETLK, F_WRLCK, 0, kUseByte); }
 
   int file_system(int fd) noexcept override {
     struct statfs found {};
@@ -268,7 +278,7 @@ class PosixSyscalls final : public Syscalls {
                                          0x00C36400, 0x65735546, 0x19830326, 0x5346414F};
     const auto kind = static_cast<std::uint32_t>(found.f_type);
     const bool is_shared = std::find(std::begin(kShared), std::end(kShared), kind) != std::end(kShared);
-    return static_cast<int>(is_shared               ? FileSystem::network
+    return static_cast<int>(is_shared             ? FileSystem::network
                             : kind == TMPFS_MAGIC ? FileSystem::memory
                                                   : FileSystem::local);
   }

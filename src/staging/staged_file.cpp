@@ -244,8 +244,9 @@ std::vector<RunMemory> StagedFile::try_acquire_more(RunMemory first, std::size_t
 }
 
 RunMemory StagedFile::try_acquire_memory(std::uint64_t run) const {
-  return is_in_place() ? RunMemory(file_->memory().subspan(static_cast<std::size_t>(offset(run)), run_bytes(run)))
-                       : plane_->try_acquire_run(memory_bytes());
+  return is_in_place()
+             ? RunMemory(file_->memory().subspan(static_cast<std::size_t>(offset(run)), run_bytes(run)))
+             : plane_->try_acquire_run(memory_bytes());
 }
 
 Awaitable<RunMemory> StagedFile::acquire_memory(std::uint64_t run) {
@@ -497,7 +498,8 @@ Awaitable<> StagedFile::complete() {
   }
   plane_->meter.add_direct_bytes(file_->direct_bytes());
   if (const std::string why = file_->why_not_direct(); !why.empty()) {
-    plane_->meter.add_fallback(why + (is_in_memory_ ? "; written" : "; written through the page cache"), name_);
+    plane_->meter.add_fallback(why + (is_in_memory_ ? "; written" : "; written through the page cache"),
+                               name_);
   }
   file_.reset();
   if (original_) {

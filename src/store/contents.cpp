@@ -41,7 +41,8 @@ bool holds_no_file(const io::Directory& directory, int depth) {
 
 class ListedFiles {
  public:
-  explicit ListedFiles(const Manifest& manifest) : tables_(tables_of(manifest)) {
+  ListedFiles(const Manifest& manifest, const io::RemoveFile& remove)
+      : remove_(remove), tables_(tables_of(manifest)) {
     for (const CheckpointableEntry& entry : manifest.checkpointables) {
       directories_.insert(entry.directory);
     }
@@ -93,7 +94,8 @@ class ListedFiles {
       } else if (entry.kind == io::FileKind::directory) {
         io::remove_if_there([&] { remove_directory_of(directory, entry.name, path); });
       } else if (files_.contains(path)) {
-        io::remove_if_there([&] { directory.remove_file(entry.name); });
+        io::remove_if_there(
+            [&] { remove_ ? remove_(directory, entry.name) : directory.remove_file(entry.name); });
       } else {
         report(path);
       }
@@ -127,6 +129,7 @@ class ListedFiles {
     }
   }
 
+  const io::RemoveFile& remove_;
   const std::vector<std::string> tables_;  // Of all ranks but rank 0.
   std::unordered_set<std::string_view> files_;
   std::unordered_set<std::string_view> directories_;
@@ -163,9 +166,9 @@ void sync_commit(const io::Directory& directory) {
   directory.sync();
 }
 
-Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest,
-                                RemovalOrder order) {
-  return ListedFiles(manifest).remove_from(directory, order);
+Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest, RemovalOrder order,
+                                const io::RemoveFile& remove) {
+  return ListedFiles(manifest, remove).remove_from(directory, order);
 }
 
 }  // namespace cairn::store

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/internal/file.hpp"
+#include "io/internal/remove_directory.hpp"
 #include "store/internal/manifest.hpp"
 
 namespace cairn::store {
@@ -44,8 +45,9 @@ enum class RemovalOrder {
 /// until then recovery knows the directory as a checkpoint's. Returns what else is there. What is gone already is
 /// not an error.
 ///
+/// The files that the manifest lists are removed by `remove`; without one they are unlinked.
 /// Errors: OS errors pass through: what was not reached is still there.
 Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest,
-                                RemovalOrder order = RemovalOrder::any);
+                                RemovalOrder order = RemovalOrder::any, const io::RemoveFile& remove = {});
 
 }  // namespace cairn::store

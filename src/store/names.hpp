@@ -24,6 +24,15 @@ inline constexpr std::string_view kPartialPrefix = ".partial-";
 /// How the names of what a training keeps beside its steps begin: pins, histories of runs, steps that were set aside.
 inline constexpr std::string_view kRunPrefix = ".cairn-";
 
+/// The file that marks a directory as the memory of a run, in which roots lie.
+inline constexpr std::string_view kMemoryMarkName = ".cairn-memory";
+
+/// In a root of a memory: the claim of the program that fills it.
+inline constexpr std::string_view kProgramName = ".cairn-program";
+
+/// In a root of a memory: the files whose memory is used again.
+inline constexpr std::string_view kSpareName = ".cairn-spare";
+
 /// Longest name of a checkpoint: leaves room for what is put around it in a name of 255 bytes.
 inline constexpr std::size_t kMostTargetBytes = 200;
 

@@ -17,6 +17,7 @@
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
 #include "store/internal/manifest.hpp"
+#include "store/internal/spare_files.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {
@@ -136,7 +137,8 @@ std::string remove_retired(const io::Directory& parent, const std::string& name,
                            const io::Directory& directory) {
   try {
     const std::optional<Manifest> manifest = manifest_of(directory);
-    const Foreign foreign = remove_checkpoint_files(directory, manifest.value_or(Manifest()));
+    const Foreign foreign = remove_checkpoint_files(directory, manifest.value_or(Manifest()),
+                                                    RemovalOrder::any, removing_from(parent));
     if (foreign.count == 0) {
       remove_empty(parent, name);
       return "";
@@ -157,7 +159,7 @@ void remove_unfinished(const io::Directory& parent, const std::string& name, con
     directory.remove_file(kCommitName);
     directory.sync();
   }
-  io::remove_directory(parent, name, directory, kLast);
+  io::remove_directory(parent, name, directory, kLast, removing_from(parent));
 }
 
 }  // namespace cairn::store

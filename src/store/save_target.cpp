@@ -16,6 +16,7 @@
 
 #include "io/internal/check.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/memory_mark.hpp"
 #include "store/staged_state.hpp"
 #include "store/target.hpp"
 
@@ -35,8 +36,7 @@ io::FileId id_of(const io::Directory& directory) {
 
 SaveTarget opened(Target parsed, io::Directory parent) {
   const io::FileId id = id_of(parent);
-  const bool is_in_memory =
-      parent.syscalls().file_system(parent.fd()) == static_cast<int>(io::FileSystem::memory);
+  const bool is_in_memory = lies_in_memory(parent.syscalls(), parent.fd());
   return {std::move(parsed.path), std::move(parsed.name), std::move(parent), id, nullptr, is_in_memory};
 }
 

@@ -17,6 +17,7 @@
 #include "io/internal/mapped_file.hpp"
 #include "store/commit_record.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/memory_mark.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {
@@ -29,7 +30,7 @@ class DirectorySource : public Source {
   DirectorySource(std::filesystem::path path, std::vector<SourceItem> items, const io::Directory& files,
                   std::string named_file = {})
       : Source(std::move(path), std::move(items), std::move(named_file)),
-        is_in_memory_(files.syscalls().file_system(files.fd()) == static_cast<int>(io::FileSystem::memory)) {}
+        is_in_memory_(lies_in_memory(files.syscalls(), files.fd())) {}
 
   [[nodiscard]] const std::filesystem::path& root() const noexcept final { return directory()->path(); }
   [[nodiscard]] std::unique_ptr<io::StoredFile> open_file(io::Engine& engine, std::string_view relative,

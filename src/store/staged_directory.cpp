@@ -20,6 +20,7 @@
 #include "store/commit_record.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/parts_directory.hpp"
+#include "store/internal/spare_files.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/retire.hpp"
@@ -33,8 +34,6 @@ constexpr int kMostLevels = 4096;  // Of directories above a target: no path has
 /// A recovery that runs right now may take a directory that has no owner yet: one that runs without a pause takes
 /// several.
 constexpr int kMostAttempts = 100;
-/// To map a file of less than this takes longer than to copy it once more.
-constexpr std::uint64_t kMinFilledBytes = std::uint64_t{1} << 20;
 
 /// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
 /// removes the rest.
@@ -273,6 +272,11 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     require_replaceable(parent, *current, options.overwrite);
   }
   require_outside_checkpoints(parent, parsed.path);
+  const std::shared_ptr<MemoryRoot> memory =
+      parsed.is_in_memory ? MemoryRoot::find(parsed.directory) : nullptr;
+  if (memory) {
+    memory->begin();
+  }
   io::FileHandle reserve = open_reserve(parent);
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
@@ -304,6 +308,7 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     state->reserve = std::move(reserve);
     state->use = std::move(parsed.use);
     state->is_in_memory = parsed.is_in_memory;
+    state->memory = memory;
     StagedDirectory made(std::move(state));
     if (const std::shared_ptr<ParentUse>& use = made.state_->use) {
       use->sync();  // Before the commit; where no directory was made there is nothing to do.
@@ -351,6 +356,9 @@ std::unique_ptr<io::NewFile> StagedDirectory::create_file(std::string_view relat
   io::NewFileOptions how = options;
   how.is_filled_in_place =
       options.is_filled_in_place && state_->is_in_memory && options.expected_bytes >= kMinFilledBytes;
+  if (how.is_filled_in_place && state_->memory) {
+    return state_->memory->create_file(state_->engine, state_->staged, relative, how);
+  }
   return std::make_unique<io::DurableFile>(
       io::DurableFile::create(state_->engine, state_->staged, relative, how));
 }

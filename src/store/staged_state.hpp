@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/internal/mutex.hpp"
+#include "store/internal/memory_root.hpp"
 #include "store/internal/parent_use.hpp"
 #include "store/internal/staged_directory.hpp"
 
@@ -48,6 +49,7 @@ struct StagedDirectory::State {
   Uuid uuid;                            ///< Of this writer: in the temporary name, and in its marks.
   Uuid checkpoint;                      ///< Of the checkpoint: the same, unless it is a copy.
   bool is_in_memory = false;            ///< It lies on a tmpfs.
+  std::shared_ptr<MemoryRoot> memory;   ///< Its parent, where that is a root that this process fills.
   io::FileHandle reserve;               ///< A descriptor to give up when there is none left to clean up with.
   std::string abandonment_problem;      ///< What kept `abandon` from removing all.
   io::FileHandle owner;                 ///< Holds the lock on `.owner`.

@@ -323,9 +323,8 @@ TEST(DurableFileOnAFullDisk, SaysSoWhenItIsCreated) {
     const Directory directory = Directory::open(posix_syscalls(), temp.path());
     EXPECT_THAT([&] { DurableFile::create(*choice.engine, directory, "file", expecting(4 << 20)); },
                 FailsWithErrno(ENOSPC, HasSubstr("file")));
-    EXPECT_THAT(
-        [&] { DurableFile::create(*choice.engine, directory, "memory", filled_in_place(4 << 20)); },
-        FailsWithErrno(ENOSPC, HasSubstr("memory")));
+    EXPECT_THAT([&] { DurableFile::create(*choice.engine, directory, "memory", filled_in_place(4 << 20)); },
+                FailsWithErrno(ENOSPC, HasSubstr("memory")));
   }
   ::umount(temp.path().c_str());
 }

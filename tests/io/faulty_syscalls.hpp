@@ -97,10 +97,10 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
   }
 
   bool lacks_rename_modes = false;
-  int link_error = 0;      ///< What each link fails with; 0: none does.
-  std::string lower_name;  ///< A directory that cannot be renamed; empty: none.
-  std::optional<FileSystem> lies_on;  ///< Instead of the one that a file does lie on.
-  int map_error = 0;                  ///< What mapping a file fails with; 0: it is mapped.
+  int link_error = 0;                          ///< What each link fails with; 0: none does.
+  std::string lower_name;                      ///< A directory that cannot be renamed; empty: none.
+  std::optional<FileSystem> lies_on;           ///< Instead of the one that a file does lie on.
+  int map_error = 0;                           ///< What mapping a file fails with; 0: it is mapped.
   std::function<void()> before_lock;           ///< What somebody does just before the next lock.
   std::function<void()> after_rename;          ///< What happens just after the next rename.
   std::function<void()> after_link;            ///< Likewise after the next link.

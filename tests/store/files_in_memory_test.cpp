@@ -72,9 +72,11 @@ TEST_F(FilesInMemory, AreReadAsWhatIsInThePageCacheIs) {
   save_sample(*engine_, *memory_ / "step", "some text");
   const std::string file = "state/data";
 
-  EXPECT_TRUE(open_committed_source(syscalls_, *memory_ / "step")->open_file(*engine_, file, true)->is_cached());
+  EXPECT_TRUE(
+      open_committed_source(syscalls_, *memory_ / "step")->open_file(*engine_, file, true)->is_cached());
   syscalls_.lies_on = io::FileSystem::local;
-  EXPECT_FALSE(open_committed_source(syscalls_, *memory_ / "step")->open_file(*engine_, file, true)->is_cached())
+  EXPECT_FALSE(
+      open_committed_source(syscalls_, *memory_ / "step")->open_file(*engine_, file, true)->is_cached())
       << "a tmpfs tells by now what is cached: nobody needs to ask for the file system";
 }
 

@@ -112,6 +112,9 @@ class ForwardingSyscalls : public io::Syscalls {
   int try_lock_use(int fd, bool is_shared) noexcept override {
     return led(CallKind::lock, fd, nullptr, [&] { return real_.try_lock_use(fd, is_shared); });
   }
+  int try_lock_for_process(int fd) noexcept override {
+    return led(CallKind::lock, fd, nullptr, [&] { return real_.try_lock_for_process(fd); });
+  }
   int file_system(int fd) noexcept override { return real_.file_system(fd); }
   int map(int fd, std::size_t size_bytes, std::byte*& memory) noexcept override {
     return real_.map(fd, size_bytes, memory);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,11 @@ class DurableFile final : public NewFile {
   static DurableFile create(Engine& engine, const Directory& directory, std::string_view relative,
                             NewFileOptions options = {});
 
+  /// Makes it of a file that is there, which has just the bytes that are expected and blocks for all of them, to be
+  /// filled in place. `path` is for messages.
+  static DurableFile reuse(Engine& engine, FileHandle file, std::filesystem::path path,
+                           const NewFileOptions& options);
+
   /// Returns whether aligned pieces go past the page cache.
   [[nodiscard]] bool is_direct() const noexcept;
   [[nodiscard]] std::span<std::byte> memory() const noexcept override;
@@ -46,6 +52,8 @@ class DurableFile final : public NewFile {
  private:
   struct State;
   explicit DurableFile(std::shared_ptr<State> state);
+  /// Maps it, and closes it if that can be.
+  static void fill_in_place(State& state, const NewFileOptions& options);
   /// Puts data in its place in memory, unless that is where it lies.
   ///
   /// Errors: EFBIG.

@@ -10,6 +10,8 @@
 
 namespace cairn::io {
 
+class MappedFiles;
+
 struct NewFileOptions {
   NewFileOptions() = default;
 
@@ -22,6 +24,8 @@ struct NewFileOptions {
   std::uint64_t min_direct_bytes = std::uint64_t{256} << 10;
   /// Who writes it fills `memory` instead, where the file has that. Its place decides whether it does.
   bool is_filled_in_place = false;
+  /// Keeps what it is mapped to. Null: it is mapped for itself.
+  MappedFiles* mappings = nullptr;
 };
 
 /// A new file of a checkpoint, which is written in pieces, in any order, and is as durable as its place can make it

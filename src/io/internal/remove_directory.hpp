@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "cairn/base/error.hpp"
@@ -22,10 +24,14 @@ void remove_if_there(Remove remove) {
   }
 }
 
+/// Removes the file `name` of `directory`, in one way or another; what is missing is an error.
+using RemoveFile = std::function<void(const Directory& directory, const std::string& name)>;
+
 /// Removes `directory`, which `parent` calls `name`: all beneath it, wherever its name has gone to meanwhile,
 /// and then the name, if that is a directory with nothing in it. Links are removed, never followed. What is
-/// called `last` directly below it goes last, in that order. What is gone already is not an error.
+/// called `last` directly below it goes last, in that order. What is gone already is not an error. Files are removed by
+/// `remove`; without one they are unlinked.
 void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,
-                      std::span<const std::string_view> last = {});
+                      std::span<const std::string_view> last = {}, const RemoveFile& remove = {});
 
 }  // namespace cairn::io

@@ -23,6 +23,9 @@ struct FileStatus {
   FileKind kind = FileKind::other;
   FileId id;
   std::uint64_t size_bytes = 0;
+  std::uint64_t allocated_bytes = 0;  ///< Of its own, on the file system: less where it has holes.
+  std::uint32_t links = 1;            ///< How many names it has.
+  std::uint32_t user = 0;             ///< Whose it is.
   /// What O_DIRECT asks of offsets, sizes and addresses; 0 when the file cannot, or does not say.
   std::uint32_t direct_alignment_bytes = 0;
   /// Says whether `direct_alignment_bytes` comes from the kernel (6.1 and later), so that 0 means "cannot".
@@ -95,6 +98,9 @@ class Syscalls {
   virtual int try_lock(int fd) noexcept = 0;
   /// Takes another lock of the file, that of those who use it: shared by them, or alone. Otherwise as `try_lock`.
   virtual int try_lock_use(int /*fd*/, bool /*is_shared*/) noexcept { return -ENOLCK; }
+  /// Takes a write lock on the whole file that belongs to the process; -EAGAIN when another has it. Any close
+  /// of the file in this process gives it back, and its end; no child inherits it, and it is seen across containers.
+  virtual int try_lock_for_process(int /*fd*/) noexcept { return -ENOLCK; }
   /// Returns the FileSystem that an open file lies on, as a number.
   virtual int file_system(int fd) noexcept = 0;
   /// Maps `[0, size_bytes)` of a file, to be read and written; left out of core dumps and of forked children. munmap(2)

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/internal/mutex.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/syscalls.hpp"
+
+namespace cairn::io {
+
+/// Keeps files of a tmpfs mapped from one use to the next. A page that is mapped already costs nothing; to map it anew
+/// takes longer than to copy its bytes.
+///
+/// A file that is mapped keeps its memory, also when it has lost its names. So what nobody has used for some rounds is
+/// let go of. Files must not grow while they are here; they may be cut.
+/// Threads: every method may be called from any thread.
+class MappedFiles {
+ public:
+  /// Maps the first `bytes` of a file, not 0, as `map_to_fill` does, unless it is mapped already.
+  ///
+  /// Errors: OS errors of a look at the file.
+  [[nodiscard]] std::shared_ptr<const std::span<std::byte>> map(const FileHandle& file, std::uint64_t bytes,
+                                                                const std::filesystem::path& path,
+                                                                std::string& refusal);
+  /// Returns whether somebody has the memory of a file that `map` has returned.
+  [[nodiscard]] bool is_in_use(FileId file) const;
+
+  /// Begins a round: lets go of what was not mapped in the last `kRounds`.
+  void begin_round();
+  /// Lets go of all.
+  void clear();
+  [[nodiscard]] std::size_t count() const;
+
+  /// A file that is used again and again is in an image, then in another one.
+  static constexpr std::uint64_t kRounds = 4;
+
+ private:
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  // Of a FileId.
+
+  struct Entry {
+    std::shared_ptr<const std::span<std::byte>> memory;
+    std::uint64_t round = 0;
+  };
+
+  mutable Mutex mutex_;
+  std::map<Key, Entry> entries_ CAIRN_GUARDED_BY(mutex_);
+  std::uint64_t round_ CAIRN_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cairn::io

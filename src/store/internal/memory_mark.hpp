@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "io/internal/file.hpp"
+
+namespace cairn::store {
+
+/// What a directory in memory says of itself, in `.cairn-memory`: it holds the images of a run, in a root for each
+/// rank. Written once, by whoever is first.
+struct MemoryMark {
+  MemoryMark() = default;
+
+  std::string run;                ///< Random; the directory of its steps on disk has it, too.
+  std::filesystem::path root;     ///< That directory: where images are persisted.
+  std::uint64_t limit_bytes = 0;  ///< Most memory of all ranks; 0: none is set.
+  std::uint32_t ranks = 1;
+  friend bool operator==(const MemoryMark&, const MemoryMark&) = default;
+};
+
+[[nodiscard]] std::string encode_mark(const MemoryMark& mark);
+/// Errors: Errc::malformed_metadata; Errc::unsupported_version for a later format. Both name `path`.
+[[nodiscard]] MemoryMark parse_mark(std::string_view text, const std::filesystem::path& path);
+
+/// Reads the mark of the memory that a root lies in. Nothing where the directory above the root has none, or that is
+/// another user's.
+///
+/// Errors: as parse_mark; OS errors.
+[[nodiscard]] std::optional<MemoryMark> read_mark_above(const io::Directory& root);
+
+/// Returns whether a directory, or file, lies on a tmpfs.
+[[nodiscard]] bool lies_in_memory(io::Syscalls& syscalls, int fd) noexcept;
+
+}  // namespace cairn::store

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/internal/engine.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/mapped_files.hpp"
+#include "io/internal/new_file.hpp"
+#include "store/internal/program_claim.hpp"
+#include "store/internal/spare_files.hpp"
+
+namespace cairn::store {
+
+/// A root in a marked memory that this process fills: it has the claim, and so it alone makes new files of the memory
+/// of removed ones, and keeps them mapped. Saves find it by the directory that they save into.
+///
+/// Every call blocks.
+/// Threads: every method may be called from any thread.
+class MemoryRoot {
+ public:
+  /// Takes the claim of a root, and makes its folder of spare files.
+  ///
+  /// Errors: EBUSY, which says who has it, this process included; Errc::invalid_argument: the root lies on no tmpfs, or
+  ///         in no memory with a mark; OS errors.
+  [[nodiscard]] static std::shared_ptr<MemoryRoot> claim(io::Directory root, std::uint32_t rank,
+                                                         const RandomSource& random);
+  /// Returns the one that this process has of a directory; null where it has none.
+  [[nodiscard]] static std::shared_ptr<MemoryRoot> find(io::FileId directory);
+
+  ~MemoryRoot();
+  MemoryRoot(const MemoryRoot&) = delete;
+  MemoryRoot& operator=(const MemoryRoot&) = delete;
+
+  [[nodiscard]] const io::Directory& directory() const noexcept { return root_; }
+  [[nodiscard]] const std::optional<ClaimRecord>& program_before() const noexcept { return claim_->before(); }
+
+  /// Before a checkpoint is filled: renews the claim, and looks which files there are to be used again.
+  ///
+  /// Errors: as ProgramClaim::renew.
+  void begin();
+  /// Creates a file that is filled where it lies: of a spare one, where there is one that is large enough. Where there
+  /// is no memory left, spare files give theirs back first.
+  ///
+  /// Errors: as io::DurableFile::create.
+  [[nodiscard]] std::unique_ptr<io::NewFile> create_file(io::Engine& engine, const io::Directory& directory,
+                                                         std::string_view relative,
+                                                         io::NewFileOptions options);
+  /// Lets go of spare files beyond these bytes: no save will want them.
+  void trim(std::uint64_t most_bytes) { spare_.trim(most_bytes); }
+  [[nodiscard]] std::uint64_t spare_bytes() const { return spare_.bytes(); }
+  [[nodiscard]] std::size_t mapped_files() const { return mappings_.count(); }
+  /// As ProgramClaim::end.
+  void end(std::optional<std::uint64_t> left_step) { claim_->end(left_step); }
+
+ private:
+  struct Table;
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  // Of a FileId.
+
+  MemoryRoot(io::Directory root, Key key, std::unique_ptr<ProgramClaim> claim, io::Directory spare,
+             std::uint64_t limit_bytes);
+
+  const io::Directory root_;
+  const Key key_;
+  std::unique_ptr<ProgramClaim> claim_;  // Goes while the table is locked.
+  SpareFiles spare_;
+  io::MappedFiles mappings_;
+};
+
+}  // namespace cairn::store

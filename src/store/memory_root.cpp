@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/memory_root.hpp"
+
+#include <system_error>
+
+#include <cerrno>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "base/internal/mutex.hpp"
+#include "base/internal/per_process.hpp"
+#include "io/internal/check.hpp"
+#include "io/internal/durable_file.hpp"
+#include "store/internal/memory_mark.hpp"
+#include "store/names.hpp"
+
+namespace cairn::store {
+
+/// Which roots this process has. The system would give it a second claim of one, and take the first from it when either
+/// is closed.
+struct MemoryRoot::Table {
+  Mutex mutex;
+  std::map<Key, std::weak_ptr<MemoryRoot>> roots CAIRN_GUARDED_BY(mutex);
+
+  static Table& of_process() {
+    static constinit PerProcess<Table> tables;  // A forked child has no claim of its parent.
+    return tables.get();
+  }
+};
+
+namespace {
+
+io::FileStatus look_at(const io::Directory& directory) {
+  io::FileStatus status;
+  io::require(io::uninterrupted([&] { return directory.syscalls().status(directory.fd(), status); }), "stat",
+              directory.path());
+  return status;
+}
+
+io::Directory make_spare_folder(const io::Directory& root) {
+  constexpr std::uint32_t kOwnMode = 0700;
+  const std::string name(kSpareName);
+  const int made =
+      io::uninterrupted([&] { return root.syscalls().make_directory_at(root.fd(), name.c_str(), kOwnMode); });
+  if (made != -EEXIST) {
+    io::require(made, "mkdir", root.path() / name);
+  }
+  return root.open_directory(name);
+}
+
+}  // namespace
+
+MemoryRoot::MemoryRoot(io::Directory root, Key key, std::unique_ptr<ProgramClaim> claim, io::Directory spare,
+                       std::uint64_t limit_bytes)
+    : root_(std::move(root)),
+      key_(std::move(key)),
+      claim_(std::move(claim)),
+      spare_(std::move(spare), limit_bytes) {}
+
+std::shared_ptr<MemoryRoot> MemoryRoot::claim(io::Directory root, std::uint32_t rank,
+                                              const RandomSource& random) {
+  if (!lies_in_memory(root.syscalls(), root.fd())) {
+    throw Error(Errc::invalid_argument, fmt::format("{} is not on a tmpfs", root.path().string()));
+  }
+  const std::optional<MemoryMark> mark = read_mark_above(root);
+  if (!mark) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} is not in the memory of a run: there is no {} of this user above it",
+                            root.path().string(), kMemoryMarkName));
+  }
+  const io::FileId id = look_at(root).id;
+  const Key key(id.device, id.inode);
+  Table& table = Table::of_process();
+  const MutexLock lock(table.mutex);
+  if (table.roots.contains(key)) {
+    throw Error(std::error_code(EBUSY, std::system_category()),
+                fmt::format("this process fills {} already", root.path().string()));
+  }
+  auto claim = std::make_unique<ProgramClaim>(root, rank, random);
+  io::Directory spare = make_spare_folder(root);
+  std::shared_ptr<MemoryRoot> made(
+      new MemoryRoot(std::move(root), key, std::move(claim), std::move(spare), mark->limit_bytes));
+  table.roots.emplace(key, made);
+  return made;
+}
+
+std::shared_ptr<MemoryRoot> MemoryRoot::find(io::FileId directory) {
+  Table& table = Table::of_process();
+  const MutexLock lock(table.mutex);
+  const auto found = table.roots.find({directory.device, directory.inode});
+  return found == table.roots.end() ? nullptr : found->second.lock();
+}
+
+MemoryRoot::~MemoryRoot() {
+  Table& table = Table::of_process();
+  const MutexLock lock(table.mutex);
+  claim_.reset();  // Not after another claim of this root, which would lose its lock by that.
+  table.roots.erase(key_);
+}
+
+void MemoryRoot::begin() {
+  claim_->renew();
+  spare_.look();
+  mappings_.begin_round();
+}
+
+std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const io::Directory& directory,
+                                                     std::string_view relative, io::NewFileOptions options) {
+  options.is_filled_in_place = true;
+  options.mappings = &mappings_;
+  const std::size_t slash = relative.rfind('/');  // Each lies in the directory of its checkpointable.
+  const std::string name(relative.substr(slash + 1));
+  const io::Directory at = directory.open_directory(relative.substr(0, slash));
+  const auto is_in_use = [this](io::FileId file) { return mappings_.is_in_use(file); };
+  std::optional<io::FileHandle> spare = spare_.take(at, name, options.expected_bytes, is_in_use);
+  if (spare) {
+    return std::make_unique<io::DurableFile>(
+        io::DurableFile::reuse(engine, std::move(*spare), at.path() / name, options));
+  }
+  try {
+    return std::make_unique<io::DurableFile>(io::DurableFile::create(engine, at, name, options));
+  } catch (const Error& error) {
+    if (error.code() != std::errc::no_space_on_device || !spare_.trim(0)) {
+      throw;
+    }
+  }
+  at.remove_file(name);  // It was made, but not large enough.
+  return std::make_unique<io::DurableFile>(io::DurableFile::create(engine, at, name, options));
+}
+
+}  // namespace cairn::store

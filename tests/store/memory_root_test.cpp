@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/memory_root.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "store/internal/memory_mark.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/spare_files.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "store/sample_checkpoint.hpp"
+#include "support/fails.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::store {
+namespace {
+
+using testing::Fails;
+using testing::FailsWithErrno;
+using ::testing::HasSubstr;
+using testing::TempDir;
+
+constexpr std::uint64_t kBytes = (std::uint64_t{2} << 20) + 17;
+
+ino_t inode_of(const std::filesystem::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+class MemoryRoots : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::is_directory(testing::kSharedMemory)) {
+      GTEST_SKIP() << "no " << testing::kSharedMemory;
+    }
+    memory_ = std::make_unique<TempDir>(testing::kSharedMemory);
+    root_ = *memory_ / "r00000";
+    std::filesystem::create_directory(root_);
+    mark(0);
+    io::EngineOptions options;
+    options.syscalls = &syscalls_;
+    engine_ = io::make_engine(io::EngineKind::threads, options).engine;
+  }
+
+  void mark(std::uint64_t limit_bytes) const {
+    MemoryMark mark;
+    mark.run = "some run";
+    mark.root = "/somewhere";
+    mark.limit_bytes = limit_bytes;
+    testing::write_text(*memory_ / ".cairn-memory", encode_mark(mark));
+  }
+
+  [[nodiscard]] std::shared_ptr<MemoryRoot> claim() {
+    return MemoryRoot::claim(io::Directory::open(syscalls_, root_), 0, system_random);
+  }
+
+  StagedDirectory stage(const std::string& name) {
+    StagedDirectory staged = StagedDirectory::create(*engine_, root_ / name);
+    staged.make_directory("state");
+    return staged;
+  }
+
+  std::unique_ptr<io::NewFile> create_file(StagedDirectory& staged, std::uint64_t bytes = kBytes) {
+    io::NewFileOptions options;
+    options.expected_bytes = bytes;
+    options.is_filled_in_place = true;
+    return staged.create_file("state/data", options);
+  }
+
+  /// Saves a checkpoint of one file. Returns where that was mapped.
+  const std::byte* save(const std::string& name, char letter, std::uint64_t bytes = kBytes) {
+    StagedDirectory staged = stage(name);
+    const std::unique_ptr<io::NewFile> file = create_file(staged, bytes);
+    const std::byte* const memory = file->memory().data();
+    std::fill(file->memory().begin(), file->memory().end(), static_cast<std::byte>(letter));
+    testing::run(file->finish(bytes));
+    const io::FileDigest digest = digest_of("state/data", std::string(bytes, letter));
+    staged.publish(sample_manifest(), std::span(&digest, 1));
+    return memory;
+  }
+
+  void remove(const std::string& name) { remove_checkpoint(syscalls_, root_ / name); }
+
+  [[nodiscard]] std::filesystem::path file_of(const std::string& name) const {
+    return root_ / name / "state/data";
+  }
+  [[nodiscard]] std::size_t spare_files() const {
+    const std::filesystem::directory_iterator all(root_ / ".cairn-spare");
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+
+  io::FaultySyscalls syscalls_;
+  std::unique_ptr<TempDir> memory_;
+  std::filesystem::path root_;
+  std::unique_ptr<io::Engine> engine_;
+};
+
+TEST_F(MemoryRoots, UseTheMemoryOfWhatIsRemovedAgainWhereItIsMapped) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  const std::byte* const before = save("1", 'a');
+  const ino_t inode = inode_of(file_of("1"));
+
+  remove("1");
+  EXPECT_EQ(spare_files(), 1u);
+  EXPECT_EQ(save("2", 'b'), before);
+
+  EXPECT_EQ(inode_of(file_of("2")), inode);
+  EXPECT_EQ(spare_files(), 0u);
+  EXPECT_EQ(load_sample(root_ / "2"), std::string(kBytes, 'b'));
+  EXPECT_EQ(held->mapped_files(), 1u);
+}
+
+TEST_F(MemoryRoots, CutWhatIsLargerAndLeaveWhatIsSmaller) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  save("1", 'a', kBytes);
+  save("2", 'a', 2 * kBytes);
+  const ino_t small = inode_of(file_of("1"));
+  const ino_t large = inode_of(file_of("2"));
+  remove("1");
+  remove("2");
+
+  save("3", 'b', kBytes + 1);
+  EXPECT_EQ(inode_of(file_of("3")), large);
+  EXPECT_EQ(load_sample(root_ / "3"), std::string(kBytes + 1, 'b'));
+
+  save("4", 'c', kBytes + 1);
+  EXPECT_NE(inode_of(file_of("4")), small);
+  EXPECT_EQ(spare_files(), 1u);
+}
+
+TEST_F(MemoryRoots, LeaveAFileAloneThatHasAnotherName) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  save("1", 'a');
+  std::filesystem::create_hard_link(file_of("1"), *memory_ / "mine");
+  remove("1");
+  EXPECT_EQ(spare_files(), 0u);
+
+  save("2", 'b');
+  remove("2");
+  ASSERT_EQ(spare_files(), 1u);
+  for (const auto& spare : std::filesystem::directory_iterator(root_ / ".cairn-spare")) {
+    std::filesystem::create_hard_link(spare.path(), *memory_ / "also mine");
+  }
+  save("3", 'c');
+
+  EXPECT_EQ(testing::read_text(*memory_ / "mine"), std::string(kBytes, 'a'));
+  EXPECT_EQ(testing::read_text(*memory_ / "also mine"), std::string(kBytes, 'b'));
+}
+
+TEST_F(MemoryRoots, TakeNoFileWithHoles) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  testing::write_text(root_ / ".cairn-spare/1", "");
+  std::filesystem::resize_file(root_ / ".cairn-spare/1", kBytes);
+  const ino_t inode = inode_of(root_ / ".cairn-spare/1");
+
+  save("1", 'a');
+
+  EXPECT_NE(inode_of(file_of("1")), inode);
+}
+
+TEST_F(MemoryRoots, KeepNoMoreThanTheirLimit) {
+  mark(kBytes);
+  const std::shared_ptr<MemoryRoot> held = claim();
+  save("1", 'a');
+  save("2", 'a');
+
+  remove("1");
+  remove("2");
+
+  EXPECT_EQ(spare_files(), 1u);
+}
+
+TEST_F(MemoryRoots, KeepWhatASaveThatWasGivenUpHasMade) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  {
+    StagedDirectory staged = stage("1");
+    static_cast<void>(create_file(staged));
+  }
+  EXPECT_EQ(spare_files(), 1u);
+}
+
+TEST_F(MemoryRoots, DoNotTakeAFileThatSomebodyStillFills) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  std::optional<StagedDirectory> given_up = stage("1");
+  const std::unique_ptr<io::NewFile> file = create_file(*given_up);
+  given_up.reset();
+  ASSERT_EQ(spare_files(), 1u);
+
+  save("2", 'b');
+  std::fill(file->memory().begin(), file->memory().end(), std::byte{'x'});
+
+  EXPECT_EQ(load_sample(root_ / "2"), std::string(kBytes, 'b'));
+}
+
+TEST_F(MemoryRoots, GiveUpSpareFilesWhenThereIsNoMemory) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  save("1", 'a');
+  remove("1");
+  StagedDirectory staged = stage("2");
+
+  syscalls_.plan({io::Call::allocate, 1, 1, -ENOSPC});
+  const std::unique_ptr<io::NewFile> file = create_file(staged, 2 * kBytes);
+
+  EXPECT_EQ(file->memory().size(), 2 * kBytes);
+  EXPECT_EQ(spare_files(), 0u);
+  syscalls_.plan({io::Call::allocate, 1, 1, -ENOSPC});
+  StagedDirectory other = stage("3");
+  EXPECT_THAT([&] { static_cast<void>(create_file(other, 2 * kBytes)); },
+              FailsWithErrno(ENOSPC, HasSubstr("data")));
+}
+
+TEST_F(MemoryRoots, LetGoOfWhatIsNotUsedForLong) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  save("1", 'a');
+  EXPECT_EQ(held->mapped_files(), 1u);
+
+  for (std::uint64_t round = 0; round <= io::MappedFiles::kRounds; ++round) {
+    held->begin();
+  }
+
+  EXPECT_EQ(held->mapped_files(), 0u);
+}
+
+TEST_F(MemoryRoots, AreFilledByOneOfAProcess) {
+  std::shared_ptr<MemoryRoot> held = claim();
+  EXPECT_THAT([&] { static_cast<void>(claim()); }, FailsWithErrno(EBUSY, HasSubstr("this process fills")));
+
+  held.reset();
+
+  EXPECT_NO_THROW(held = claim());
+}
+
+TEST_F(MemoryRoots, AreNotFilledWithoutTheirClaim) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  std::filesystem::remove(root_ / ".cairn-program");
+
+  EXPECT_THAT([&] { stage("1"); }, FailsWithErrno(ENOENT, HasSubstr(".cairn-program")));
+}
+
+TEST_F(MemoryRoots, LieInTheMemoryOfARun) {
+  std::filesystem::remove(*memory_ / ".cairn-memory");
+  EXPECT_THAT([&] { static_cast<void>(claim()); }, Fails(Errc::invalid_argument, HasSubstr(".cairn-memory")));
+
+  mark(0);
+  syscalls_.lies_on = io::FileSystem::local;
+  EXPECT_THAT([&] { static_cast<void>(claim()); },
+              Fails(Errc::invalid_argument, HasSubstr("not on a tmpfs")));
+}
+
+TEST_F(MemoryRoots, HaveNothingToKeepAfterTheirMarkIsGone) {
+  static_cast<void>(claim());  // Leaves its folder.
+  std::filesystem::remove(*memory_ / ".cairn-memory");
+  save("1", 'a');
+
+  remove("1");
+
+  EXPECT_EQ(spare_files(), 0u);
+}
+
+TEST_F(MemoryRoots, AreRecoveredIntoTheirSpareFiles) {
+  {
+    const std::shared_ptr<MemoryRoot> held = claim();
+    save("1", 'a');
+  }
+  std::filesystem::rename(root_ / "1", root_ / (".trash-1-" + to_string(make_uuid(system_random))));
+
+  const RecoveryReport report = recover(syscalls_, root_);
+
+  EXPECT_EQ(spare_files(), 1u);
+  EXPECT_EQ(std::count_if(report.entries.begin(), report.entries.end(),
+                          [](const RecoveryEntry& entry) { return entry.has_failed; }),
+            0);
+}
+
+}  // namespace
+}  // namespace cairn::store
