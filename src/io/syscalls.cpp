@@ -32,6 +32,8 @@ namespace {
 
 constexpr std::uint64_t kBlockBytes = 512;  // stat(2) counts in these, whatever the file system does.
 
+constexpr std::uint32_t kPermissions = 07777;
+
 int result_of(long value) noexcept {
   return value < 0 ? -errno : static_cast<int>(value);
 }
@@ -62,6 +64,7 @@ int old_stat_at(int directory, const char* name, int flags, FileStatus& status) 
   status.allocated_bytes = static_cast<std::uint64_t>(found.st_blocks) * kBlockBytes;
   status.links = static_cast<std::uint32_t>(found.st_nlink);
   status.user = found.st_uid;
+  status.permissions = found.st_mode & kPermissions;
   status.is_direct_alignment_known = false;
   status.direct_alignment_bytes = 0;
   return 0;
@@ -92,6 +95,7 @@ int stat_at(int directory, const char* name, int flags, FileStatus& status) noex
   status.allocated_bytes = found.stx_blocks * kBlockBytes;
   status.links = found.stx_nlink;
   status.user = found.stx_uid;
+  status.permissions = found.stx_mode & kPermissions;
   status.is_direct_alignment_known = (found.stx_mask & STATX_DIOALIGN) != 0;
   status.direct_alignment_bytes = 0;
   if (status.is_direct_alignment_known && found.stx_dio_offset_align != 0) {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <limits>
 #include <span>
 
@@ -16,13 +15,11 @@
 
 #include "base/internal/json_writer.hpp"
 #include "io/internal/check.hpp"
-#include "store/names.hpp"
 
 namespace cairn::store {
 namespace {
 
 constexpr std::uint64_t kMarkFormat = 1;
-constexpr std::uint64_t kMaxMarkBytes = 16 << 10;
 
 }  // namespace
 

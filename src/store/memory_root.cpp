@@ -77,8 +77,7 @@ std::shared_ptr<MemoryRoot> MemoryRoot::claim(io::Directory root, std::uint32_t 
   Table& table = Table::of_process();
   const MutexLock lock(table.mutex);
   if (table.roots.contains(key)) {
-    throw Error(std::error_code(EBUSY, std::system_category()),
-                fmt::format("this process fills {} already", root.path().string()));
+    throw Error(Errc::invalid_argument, fmt::format("this process fills {} already", root.path().string()));
   }
   auto claim = std::make_unique<ProgramClaim>(root, rank, random);
   io::Directory spare = make_spare_folder(root);

@@ -24,9 +24,6 @@ inline constexpr std::string_view kPartialPrefix = ".partial-";
 /// How the names of what a training keeps beside its steps begin: pins, histories of runs, steps that were set aside.
 inline constexpr std::string_view kRunPrefix = ".cairn-";
 
-/// The file that marks a directory as the memory of a run, in which roots lie.
-inline constexpr std::string_view kMemoryMarkName = ".cairn-memory";
-
 /// In a root of a memory: the claim of the program that fills it.
 inline constexpr std::string_view kProgramName = ".cairn-program";
 

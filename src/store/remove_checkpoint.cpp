@@ -316,6 +316,16 @@ class Removal {
 
 }  // namespace
 
+void remove_whole(const io::Directory& root, const std::string& name, const RandomSource& random) {
+  const io::Directory directory = root.open_directory(name);
+  std::string trash = name;
+  if (!has_reserved_prefix(name)) {
+    trash = trash_name(name, make_uuid(random));
+    set_aside(root, name, trash, directory);
+  }
+  remove_unfinished(root, trash, directory);
+}
+
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
                                 const RandomSource& random, Trash* trash, Surroundings surroundings) {
   const Target target = parse_target(path);

@@ -58,7 +58,7 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
     }
     has_answered_signal = has_answered_signal || was_preempted;
     throw_earlier_failure(is_due);
-    return is_due ? start(step, items, how, number.value_or(0), called) : StepResponse();
+    return is_due ? start(step, saving_of(items), how, number.value_or(0), called) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
@@ -152,13 +152,42 @@ SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& s
 
 /// Makes the list that policies see, so that none of the steps that they decline takes memory for it.
 void Checkpointer::State::announce() {
-  const StepDirectory::Steps listed = directory.steps();
-  announced = listed;
-  if (saving && !std::binary_search(listed->begin(), listed->end(), saving->step())) {
-    auto more = std::make_shared<std::vector<std::uint64_t>>(*listed);
-    more->insert(std::upper_bound(more->begin(), more->end(), saving->step()), saving->step());
-    announced = std::move(more);
+  announced = directory.steps();
+  for (const std::optional<std::uint64_t> step :
+       {saving ? std::optional(saving->step()) : std::nullopt, planned}) {
+    if (step && !std::binary_search(announced->begin(), announced->end(), *step)) {
+      auto more = std::make_shared<std::vector<std::uint64_t>>(*announced);
+      more->insert(std::upper_bound(more->begin(), more->end(), *step), *step);
+      announced = std::move(more);
+    }
   }
+}
+
+/// Policies see the step as one that is being saved.
+void Checkpointer::State::plan_copy(std::uint64_t step) {
+  const MutexLock lock(mutex);
+  planned = step;
+  last_begin = clock.steady_now();
+  has_saved_preempted = options.preemption != nullptr && options.preemption->is_preempted();
+  announce();
+}
+
+/// It is being saved here now, or never will be.
+void Checkpointer::State::drop_plan(std::uint64_t step) {
+  const MutexLock lock(mutex);
+  if (planned == step) {
+    planned.reset();
+    announce();
+  }
+}
+
+Checkpointer::State::Begin Checkpointer::State::saving_of(const Checkpointables& items) {
+  return [this, &items](const std::filesystem::path& path, const SaveOptions& save) {
+    const TimePoint begin = clock.steady_now();
+    AsyncResponse response = save_checkpointables_async(path, items, save, context);
+    costs.add_blocking(clock.steady_now() - begin);
+    return Begun{std::move(response), core::DiskCalls(context).services()};
+  };
 }
 
 /// Another look at the disk, by `look_again`, may change what policies see.
@@ -273,8 +302,8 @@ void Checkpointer::State::make_way_in_time(std::uint64_t step, const StepOptions
             time_left(step, how.save.deadline, called), std::move(look));
 }
 
-StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
-                                        const StepOptions& how, std::uint64_t number, TimePoint called) {
+StepResponse Checkpointer::State::start(std::uint64_t step, const Begin& begin, const StepOptions& how,
+                                        std::uint64_t number, TimePoint called) {
   require_open();
   if (ranks && how.skip_if_busy) {
     throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy is not supported with several ranks");
@@ -297,10 +326,9 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
     begin_on_ranks(number, step, save);
   }
   save.deadline = time_left(step, save.deadline, called);
-  const TimePoint begin = clock.steady_now();
+  const TimePoint began = clock.steady_now();
   has_joined = true;
-  AsyncResponse response = save_checkpointables_async(path, items, save, context);
-  costs.add_blocking(clock.steady_now() - begin);
+  Begun begun = begin(path, save);
   StepSave::OnEnd on_end = [self = weak_from_this(), number](StepSave& ended,
                                                              const std::exception_ptr& failure) {
     if (const std::shared_ptr<State> state = self.lock()) {
@@ -312,9 +340,9 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
     const MutexLock lock(mutex);
     problems.swap(untold);
   }
-  auto started = std::make_shared<StepSave>(step, std::move(response), core::DiskCalls(context).services(),
+  auto started = std::make_shared<StepSave>(step, std::move(begun.response), std::move(begun.services),
                                             std::move(user), std::move(problems), std::move(on_end));
-  enter(started, begin);
+  enter(started, began);
   return StepResponse(std::move(started));
 }
 

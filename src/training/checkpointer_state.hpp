@@ -20,12 +20,12 @@
 #include "async/internal/gate.hpp"
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
+#include "training/internal/worker.hpp"
 #include "training/rank_decisions.hpp"
 #include "training/remover.hpp"
 #include "training/run_history.hpp"
 #include "training/save_costs.hpp"
 #include "training/step_save.hpp"
-#include "training/worker.hpp"
 
 namespace cairn {
 
@@ -69,8 +69,15 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void make_way(std::uint64_t step, bool overwrite) const;
   void keep_pinned(std::uint64_t step, SaveOptions& save);
   using TimePoint = std::chrono::steady_clock::time_point;
-  StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how,
-                     std::uint64_t number, TimePoint called);
+  /// A save that has begun, and the services of the context that it runs in.
+  struct Begun {
+    AsyncResponse response;
+    std::shared_ptr<core::Services> services;
+  };
+  using Begin = std::function<Begun(const std::filesystem::path& path, const SaveOptions& save)>;
+  StepResponse start(std::uint64_t step, const Begin& begin, const StepOptions& how, std::uint64_t number,
+                     TimePoint called);
+  [[nodiscard]] Begin saving_of(const Checkpointables& items);
   [[nodiscard]] Timeout time_left(std::uint64_t step, Timeout deadline, TimePoint called) const;
   void wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called);
   void make_way_in_time(std::uint64_t step, const StepOptions& how, TimePoint called);
@@ -125,6 +132,10 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
                                        const std::set<std::uint64_t>& without);
 
+  // Steps that are saved elsewhere first.
+  void plan_copy(std::uint64_t step);
+  void drop_plan(std::uint64_t step);
+
   const CheckpointerOptions options;
   const Context& context;
   const Clock& clock;
@@ -156,7 +167,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::atomic<bool> has_rewound{false};          // The program knows how to go back.
   // Steps saved by force or because of a signal: a step below them is not below its own line for that.
   std::set<std::uint64_t> uncounted CAIRN_GUARDED_BY(mutex);
-  // The steps in the directory, and the one that is being saved.
+  // A step that is to be copied here.
+  std::optional<std::uint64_t> planned CAIRN_GUARDED_BY(mutex);
+  // The steps in the directory, the one that is being saved, and the one that is planned.
   StepDirectory::Steps announced CAIRN_GUARDED_BY(mutex);
 
   // Names of metrics that were not finite, and sentences on them that no result has told yet.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/worker.hpp"
+#include "training/internal/worker.hpp"
 
 #include <utility>
 

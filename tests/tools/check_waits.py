@@ -33,6 +33,7 @@ MAY_BLOCK = {
     "src/core/save_job.cpp": "a moment, to try again, on a thread of the context's",
     "src/core/save_together.cpp": "on a thread of the context's",
     "src/core/services.cpp": "a moment, to try again",
+    "src/flash/memory.cpp": "a moment, to try again, in a program of one process",
     "src/io/internal/check.hpp": "a moment, to try again",
     "src/io/thread_engine.cpp": OURS,
     "src/io/uring_engine.cpp": OURS,

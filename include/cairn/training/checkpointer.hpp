@@ -19,6 +19,10 @@
 
 namespace cairn {
 
+namespace training {
+class StepCopies;
+}
+
 /// The checkpoints of a training: saves steps into one directory when a policy says so, and removes old ones when
 /// another does.
 ///
@@ -170,6 +174,7 @@ class Checkpointer {
   void close(Timeout timeout);
 
  private:
+  friend class training::StepCopies;
   struct State;
 
   /// The way to the state for the process that has made it. One that was forked has copies of its locks, and none of

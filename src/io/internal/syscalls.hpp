@@ -26,6 +26,7 @@ struct FileStatus {
   std::uint64_t allocated_bytes = 0;  ///< Of its own, on the file system: less where it has holes.
   std::uint32_t links = 1;            ///< How many names it has.
   std::uint32_t user = 0;             ///< Whose it is.
+  std::uint32_t permissions = 0;      ///< As chmod(2) has them.
   /// What O_DIRECT asks of offsets, sizes and addresses; 0 when the file cannot, or does not say.
   std::uint32_t direct_alignment_bytes = 0;
   /// Says whether `direct_alignment_bytes` comes from the kernel (6.1 and later), so that 0 means "cannot".

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -10,6 +11,9 @@
 #include "io/internal/file.hpp"
 
 namespace cairn::store {
+
+inline constexpr std::string_view kMemoryMarkName = ".cairn-memory";
+inline constexpr std::size_t kMaxMarkBytes = 16 << 10;
 
 /// What a directory in memory says of itself, in `.cairn-memory`: it holds the images of a run, in a root for each
 /// rank. Written once, by whoever is first.

@@ -27,8 +27,8 @@ class MemoryRoot {
  public:
   /// Takes the claim of a root, and makes its folder of spare files.
   ///
-  /// Errors: EBUSY, which says who has it, this process included; Errc::invalid_argument: the root lies on no tmpfs, or
-  ///         in no memory with a mark; OS errors.
+  /// Errors: EBUSY, which says who has it; Errc::invalid_argument: this process has it, the root lies on no tmpfs, or in
+  ///         no memory with a mark; OS errors.
   [[nodiscard]] static std::shared_ptr<MemoryRoot> claim(io::Directory root, std::uint32_t rank,
                                                          const RandomSource& random);
   /// Returns the one that this process has of a directory; null where it has none.

@@ -46,4 +46,11 @@ RemovalReport remove_checkpoint(const io::Directory& parent, const std::string& 
                                 const RandomSource& random = system_random, Trash* trash = nullptr,
                                 Surroundings surroundings = Surroundings::unknown);
 
+/// Removes a directory of a root in memory with all that lies in it, a checkpoint or not: there all is Cairn's. It
+/// loses its name first. Blocks.
+///
+/// Errors: OS errors pass through: what was not reached is still there, under a reserved name.
+void remove_whole(const io::Directory& root, const std::string& name,
+                  const RandomSource& random = system_random);
+
 }  // namespace cairn::store

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cairn/api/context.hpp"
+#include "cairn/base/timeout.hpp"
+#include "cairn/contract/checkpointable.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/core/save.hpp"
+#include "cairn/training/checkpointer.hpp"
+#include "cairn/training/save_policy.hpp"
+#include "cairn/training/step_options.hpp"
+
+namespace cairn {
+
+namespace flash {
+class FlashSave;
+}
+
+struct FlashOptions {
+  FlashOptions() = default;
+
+  /// A directory on a tmpfs, of this run alone: "/dev/shm/run-42". Made with mode 0700 where it is missing.
+  std::filesystem::path memory;
+  /// Most memory that it takes. 0: two images, as large as the largest so far has turned out to be.
+  std::uint64_t memory_bytes = 0;
+  /// Which steps are kept in memory.
+  SavePolicy to_memory = save_when::every_steps(1);
+  /// What is kept on disk: policies, names, links, preemption. `disk.save` says which steps are written there.
+  CheckpointerOptions disk;
+  /// Where there is room for one image only: it may give way to the next though it is not on disk.
+  bool may_lose_the_only_image = false;
+};
+
+/// The save of a step into memory, to disk, or both; empty when both policies declined.
+///
+/// May be dropped: the FlashCheckpointer tells of a failure that nobody was told here.
+/// Threads: every method may be called from any thread.
+class FlashResponse {
+ public:
+  FlashResponse() = default;
+  explicit FlashResponse(std::shared_ptr<flash::FlashSave> save) noexcept;
+
+  [[nodiscard]] explicit operator bool() const noexcept { return save_ != nullptr; }
+  /// Returns whether the memory got nothing because all of it was in use: that is counted, and no failure.
+  [[nodiscard]] bool was_skipped() const;
+  /// Blocks until the end of the program would not lose the step: it is in memory or, where that was skipped and the
+  /// disk was due, there.
+  void wait_in_memory() const;
+  /// Errors: Errc::still_running; the save goes on.
+  void wait_in_memory(Timeout timeout) const;
+  /// Blocks until the step is on disk, if it was to be; else in memory.
+  ///
+  /// Errors: Errc::superseded: a later step was due on disk before this one was begun there; it was in memory.
+  SaveResult wait() const;
+  /// Errors: Errc::still_running; the save goes on.
+  SaveResult wait(Timeout timeout) const;
+
+ private:
+  std::shared_ptr<flash::FlashSave> save_;
+};
+
+enum class ResumedFrom : std::uint8_t { memory, disk };
+
+/// The step from which a training goes on, and where it lay.
+struct FlashResumed : Resumed {
+  ResumedFrom from = ResumedFrom::disk;
+  std::string why;  ///< "step 117 is in memory, 100 on disk".
+};
+
+/// A Checkpointer with a level in memory before the disk: a program that dies loses what came after the newest image,
+/// a machine that dies what came after the newest step on disk.
+///
+/// An image is a checkpoint in a directory on a tmpfs, so the kernel keeps it, whoever dies. `save` copies the values
+/// once, whichever levels are due; what is to go to disk is copied there from the image, in the background. There are
+/// two images as a rule: one is complete while the other is filled. The newest complete one is never given up, nor one
+/// that somebody reads; where none may be, the save into memory is skipped.
+/// Example: cairn::FlashOptions options;
+///          options.memory = "/dev/shm/run-42";
+///          options.disk.save = cairn::save_when::every_steps(100);
+///          cairn::FlashCheckpointer run("run", options);
+///          std::uint64_t step = 0;
+///          if (auto resumed = run.resume({{"state", cairn::into(state)}})) { step = resumed->step + 1; }
+///          for (; step < last; ++step) {
+///            train(state);
+///            run.save(step, {{"state", state}});
+///          }
+///          run.close();
+/// Threads: as Checkpointer.
+class FlashCheckpointer {
+ public:
+  /// Takes the memory for this program; waits up to 5 s for one that is just ending. The context must outlive this.
+  ///
+  /// Errors: Errc::invalid_argument: `memory` is on no tmpfs, a link, another user's, open to others, not empty and no
+  ///         memory, of another run (both are named), or the same as `root`, or one lies in the other; a coordinator of
+  ///         several ranks (not yet); this program has the memory already. EBUSY: another one has it. As Checkpointer.
+  explicit FlashCheckpointer(std::filesystem::path root, FlashOptions options = {},
+                             const Context& context = default_context());
+  /// As `close`, but hands what `close` would throw to ContextOptions::on_lost_failure.
+  ~FlashCheckpointer();
+  FlashCheckpointer(const FlashCheckpointer&) = delete;
+  FlashCheckpointer& operator=(const FlashCheckpointer&) = delete;
+
+  /// Saves the step where the policies say so. Returns when the values may change; before that it waits until the
+  /// image before is complete.
+  ///
+  /// Ownership: as Checkpointer::save.
+  /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::invalid_argument: the step is
+  ///            not above the newest in memory: who goes back calls `rewind`. As Checkpointer::save.
+  FlashResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
+
+  /// Goes on from the newest step that is whole, in memory or on disk; nothing when there is none. A damaged image is
+  /// passed over; for the disk ResumeOptions::fall_back says that.
+  ///
+  /// Errors: as Checkpointer::resume.
+  [[nodiscard]] std::optional<FlashResumed> resume(const Requests& requests = {},
+                                                   const ResumeOptions& options = {});
+  /// Loads a given step, from memory if it is there, else from disk.
+  [[nodiscard]] Loaded load(std::uint64_t step, const Requests& requests = {},
+                            const LoadOptions& options = {});
+  [[nodiscard]] CheckpointMetadata metadata(std::uint64_t step);
+  /// Goes back to this step: later images are given up, and later steps of the disk are set aside.
+  ///
+  /// Errors: EBUSY: somebody reads a later image. As Checkpointer::rewind.
+  void rewind(std::uint64_t step);
+
+  /// The newest image that is complete.
+  [[nodiscard]] std::optional<std::uint64_t> latest_in_memory() const;
+  /// How many saves into memory were skipped so far.
+  [[nodiscard]] std::uint64_t skipped() const;
+  /// The steps on disk.
+  [[nodiscard]] Checkpointer& disk() noexcept;
+
+  /// Blocks until nothing is being saved, persisted or removed.
+  ///
+  /// Errors: what went wrong and nobody was told, once; as Checkpointer::wait.
+  void wait();
+  /// As `wait`, and refuses new saves from then on. The images stay where they are. May be called again.
+  ///
+  /// Errors: as `wait`. Errc::still_running: the disk did not take the newest step in time; it is in memory.
+  void close();
+
+ private:
+  struct State;
+  [[nodiscard]] State& own() const;
+
+  std::shared_ptr<State> state_;
+  const long process_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/flash/flash_checkpointer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/api/load.hpp"
+#include "cairn/base/error.hpp"
+
+#include "coord/internal/borrowed_caller_thread.hpp"
+#include "core/internal/disk_calls.hpp"
+#include "flash/state.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/uuid.hpp"
+
+namespace cairn {
+
+using flash::Image;
+
+namespace {
+
+/// Staging memory of what persists: it competes with the program, and gains nothing by more.
+constexpr std::size_t kPersistingBytes = std::size_t{64} << 20;
+constexpr int kPersistingNiceness = 10;
+
+ContextOptions persisting_options(const Context& context) {
+  ContextOptions options = context.options();
+  options.staging_bytes = kPersistingBytes;
+  options.reserve_bytes = 0;
+  options.background_niceness = kPersistingNiceness;
+  options.coordinator = nullptr;
+  return options;
+}
+
+store::RandomSource random_of(const Context& context) {
+  return context.options().random ? store::RandomSource(context.options().random)
+                                  : store::RandomSource(store::system_random);
+}
+
+const Context& require_alone(const Context& context) {
+  const std::shared_ptr<coord::Coordinator>& coordinator = context.options().coordinator;
+  if (coordinator && coordinator->size() > 1) {
+    throw Error(Errc::invalid_argument, "a FlashCheckpointer is for one process yet, not for several ranks");
+  }
+  return context;
+}
+
+flash::Memory::Options memory_options(const FlashOptions& options, const std::filesystem::path& root) {
+  if (options.memory.empty()) {
+    throw Error(Errc::invalid_argument, "FlashOptions::memory names no directory");
+  }
+  flash::Memory::Options memory;
+  memory.memory = io::named_path(std::filesystem::absolute(options.memory));
+  memory.root = root;
+  memory.limit_bytes = options.memory_bytes;
+  memory.may_lose_the_only_image = options.may_lose_the_only_image;
+  return memory;
+}
+
+}  // namespace
+
+FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOptions how,
+                                const Context& where)
+    : options(std::move(how)),
+      context(require_alone(where)),
+      syscalls(core::DiskCalls(where).syscalls()),
+      clock(core::DiskCalls(where).clock()),
+      root(io::named_path(std::filesystem::absolute(given_root))),
+      memory(memory_options(options, root), syscalls, random_of(where)),
+      disk(given_root, options.disk, where),
+      copies(disk),
+      persisting(persisting_options(where)) {
+  for (const Image& image : memory.images()) {
+    if (!image.is_damaged && is_on_disk(image.step)) {
+      memory.set_on_disk(image.step);
+    }
+  }
+}
+
+void FlashCheckpointer::State::rewind(std::uint64_t step) {
+  require_open();
+  settle_in_flight();
+  coord::wait_with_progress(*coord::single_process(), persister.idle());
+  memory.retire_above(step);
+  // A step that is in memory alone has no place on disk: what is above it there goes by the step below.
+  const std::vector<std::uint64_t> steps = disk.steps();
+  const auto above = std::upper_bound(steps.begin(), steps.end(), step);
+  const bool is_here_alone = memory.has(step) && !std::binary_search(steps.begin(), steps.end(), step);
+  if (!is_here_alone) {
+    disk.rewind(step);
+  } else if (above != steps.end()) {
+    disk.rewind(above == steps.begin() ? step : *std::prev(above));
+  }
+}
+
+void FlashCheckpointer::State::close() {
+  const auto end = later(clock.steady_now(), options.disk.close_timeout);
+  {
+    const MutexLock lock(mutex);
+    is_closed = true;
+  }
+  settle_in_flight();
+  const async::Event idle = persister.idle();
+  std::optional<std::uint64_t> left;
+  if (!coord::wait_with_progress_until(*coord::single_process(), idle, end, clock)) {
+    const MutexLock lock(mutex);
+    is_giving_up = true;
+    left = waiting ? waiting->step() : persisted_now;
+    copying.cancel();
+    interrupted.set();
+  }
+  memory.end(left);
+  disk.close(std::max(end - clock.steady_now(), std::chrono::nanoseconds(0)));
+  throw_failure();
+  if (left) {
+    throw Error(Errc::still_running, fmt::format("step {} of {} is not on disk; it is in memory, in {}",
+                                                 *left, root.string(), memory.root().string()));
+  }
+  throw_loss();
+}
+
+FlashCheckpointer::FlashCheckpointer(std::filesystem::path root, FlashOptions options, const Context& context)
+    : state_(std::make_shared<State>(root, std::move(options), context)), process_(::getpid()) {}
+
+FlashCheckpointer::~FlashCheckpointer() {
+  if (process_ != ::getpid()) {
+    // Its threads cannot be waited for here. It stays where a look for leaks finds it.
+    static auto& left = *new std::vector<std::shared_ptr<State>>;
+    left.push_back(std::move(state_));
+    return;
+  }
+  try {
+    close();
+  } catch (...) {
+    state_->report(std::current_exception());
+  }
+}
+
+FlashCheckpointer::State& FlashCheckpointer::own() const {
+  if (process_ != ::getpid()) {
+    throw Error(
+        Errc::closed,
+        fmt::format("the FlashCheckpointer of {} belongs to process {}, from which this one was forked",
+                    state_->options.memory.string(), process_));
+  }
+  return *state_;
+}
+
+FlashResponse FlashCheckpointer::save(std::uint64_t step, const Checkpointables& items,
+                                      const StepOptions& options) {
+  return own().save(step, items, options);
+}
+
+std::optional<FlashResumed> FlashCheckpointer::resume(const Requests& requests,
+                                                      const ResumeOptions& options) {
+  return own().resume(requests, options);
+}
+
+Loaded FlashCheckpointer::load(std::uint64_t step, const Requests& requests, const LoadOptions& options) {
+  State& state = own();
+  state.settle_in_flight();
+  if (state.memory.has(step)) {
+    try {
+      return state.load_image(step, requests, options);
+    } catch (...) {
+      if (!state.is_damage(step, std::current_exception())) {
+        throw;
+      }
+      state.memory.set_damaged(step);
+      const std::vector<std::uint64_t> steps = state.disk.steps();
+      if (!std::binary_search(steps.begin(), steps.end(), step)) {
+        throw;
+      }
+    }
+  }
+  return state.disk.load(step, requests, options);
+}
+
+CheckpointMetadata FlashCheckpointer::metadata(std::uint64_t step) {
+  State& state = own();
+  state.settle_in_flight();
+  return state.memory.has(step) ? checkpointables_metadata(state.memory.path(step), state.context)
+                                : state.disk.metadata(step);
+}
+
+void FlashCheckpointer::rewind(std::uint64_t step) {
+  own().rewind(step);
+}
+
+std::optional<std::uint64_t> FlashCheckpointer::latest_in_memory() const {
+  State& state = own();
+  bool is_complete = false;
+  {
+    const MutexLock lock(state.mutex);
+    is_complete = state.in_flight && state.in_flight->is_complete();
+  }
+  if (is_complete) {
+    state.settle_in_flight();
+  }
+  return state.memory.latest();
+}
+
+std::uint64_t FlashCheckpointer::skipped() const {
+  State& state = own();
+  const MutexLock lock(state.mutex);
+  return state.skipped;
+}
+
+Checkpointer& FlashCheckpointer::disk() noexcept {
+  return state_->disk;
+}
+
+void FlashCheckpointer::wait() {
+  State& state = own();
+  state.settle_in_flight();
+  coord::wait_with_progress(*coord::single_process(), state.persister.idle());
+  state.throw_failure();
+  state.throw_loss();
+  state.disk.wait();
+}
+
+void FlashCheckpointer::close() {
+  own().close();
+}
+
+}  // namespace cairn

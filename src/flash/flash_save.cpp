@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flash/flash_save.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/flash/flash_checkpointer.hpp"
+
+#include "base/internal/clock.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
+
+namespace cairn::flash {
+namespace {
+
+/// The result of a save to disk or into memory.
+template <class Response>
+SaveResult result_of(const Response& response, FlashSave::Patience patience) {
+  return patience ? response.wait(*patience) : response.wait();
+}
+
+}  // namespace
+
+FlashSave::FlashSave(std::uint64_t step, AsyncResponse memory, bool is_due_on_disk)
+    : step_(step),
+      is_straight_(false),
+      was_skipped_(false),
+      is_to_be_persisted_(is_due_on_disk),
+      memory_(std::move(memory)) {}
+
+FlashSave::FlashSave(std::uint64_t step, StepResponse disk, bool was_skipped)
+    : step_(step),
+      is_straight_(true),
+      was_skipped_(was_skipped),
+      is_to_be_persisted_(false),
+      disk_(std::move(disk)) {}
+
+SaveResult FlashSave::wait_in_memory(Patience patience) {
+  try {
+    return is_straight_ ? result_of(disk_, patience) : result_of(memory_, patience);
+  } catch (const Error& error) {
+    if (error.code() != Errc::still_running) {
+      tell();
+    }
+    throw;
+  }
+}
+
+SaveResult FlashSave::wait(Patience patience) {
+  if (!is_to_be_persisted_) {
+    return wait_in_memory(patience);
+  }
+  coord::Coordinator& alone = *coord::single_process();
+  if (!patience) {
+    coord::wait_with_progress(alone, ended_);
+  } else if (!coord::wait_with_progress(alone, ended_, *patience, system_clock())) {
+    throw Error(Errc::still_running, fmt::format("step {} is not on disk yet", step_));
+  }
+  const MutexLock lock(mutex_);
+  if (failure_) {
+    is_told_ = true;
+    std::rethrow_exception(failure_);
+  }
+  return *result_;
+}
+
+void FlashSave::settle(
+    const std::function<void(const SaveResult& image, const std::exception_ptr& failure)>& on_end) {
+  SaveResult image;
+  std::exception_ptr failure;
+  try {
+    image = memory_.wait();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  std::call_once(settled_, [&] { on_end(image, failure); });
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+void FlashSave::end(SaveResult result) {
+  {
+    const MutexLock lock(mutex_);
+    result_ = std::move(result);
+  }
+  ended_.set();
+}
+
+void FlashSave::fail(std::exception_ptr why) {
+  {
+    const MutexLock lock(mutex_);
+    failure_ = std::move(why);
+  }
+  ended_.set();
+}
+
+bool FlashSave::tell() {
+  const MutexLock lock(mutex_);
+  return std::exchange(is_told_, true);
+}
+
+}  // namespace cairn::flash
+
+namespace cairn {
+
+FlashResponse::FlashResponse(std::shared_ptr<flash::FlashSave> save) noexcept : save_(std::move(save)) {}
+
+bool FlashResponse::was_skipped() const {
+  return save_ && save_->was_skipped();
+}
+
+void FlashResponse::wait_in_memory() const {
+  if (save_) {
+    save_->wait_in_memory(std::nullopt);
+  }
+}
+
+void FlashResponse::wait_in_memory(Timeout timeout) const {
+  if (save_) {
+    save_->wait_in_memory(timeout);
+  }
+}
+
+SaveResult FlashResponse::wait() const {
+  return save_ ? save_->wait(std::nullopt) : SaveResult();
+}
+
+SaveResult FlashResponse::wait(Timeout timeout) const {
+  return save_ ? save_->wait(timeout) : SaveResult();
+}
+
+}  // namespace cairn

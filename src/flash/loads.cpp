@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/api/load.hpp"
+#include "cairn/base/error.hpp"
+
+#include "coord/internal/borrowed_caller_thread.hpp"
+#include "flash/state.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/checkpoint_lock.hpp"
+#include "store/internal/damage.hpp"
+
+namespace cairn {
+
+using flash::Image;
+
+/// Returns whether a step on disk is the same checkpoint as its image.
+bool FlashCheckpointer::State::is_on_disk(std::uint64_t step) {
+  try {
+    return disk.metadata(step).uuid == checkpointables_metadata(memory.path(step), context).uuid;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+Loaded FlashCheckpointer::State::load_image(std::uint64_t step, const Requests& requests,
+                                            const LoadOptions& how) {
+  const std::filesystem::path path = memory.path(step);
+  const store::CheckpointHold hold(io::Directory::open(syscalls, path));
+  if (!hold.is_held()) {
+    throw Error(Errc::not_found, fmt::format("{} is being removed", path.string()));
+  }
+  return load_checkpointables(path, requests, how, context);
+}
+
+bool FlashCheckpointer::State::is_damage(std::uint64_t step, const std::exception_ptr& why) const {
+  const std::optional<std::error_code> code = code_of(why);
+  try {
+    return code && store::is_damage(syscalls, *code, memory.path(step));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The newest image that is as new as the disk. What is damaged is passed over.
+std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
+    const Requests& requests, const ResumeOptions& how, std::vector<PassedOver>& passed_over) {
+  const std::optional<std::uint64_t> on_disk = disk.latest();
+  std::vector<Image> images = memory.images();
+  std::reverse(images.begin(), images.end());
+  for (const Image& image : images) {
+    if (on_disk && (image.step < *on_disk || (image.step == *on_disk && !is_on_disk(image.step)))) {
+      break;
+    }
+    const std::filesystem::path path = memory.path(image.step);
+    try {
+      FlashResumed resumed;
+      resumed.step = image.step;
+      resumed.loaded = load_image(image.step, requests, how.load);
+      if (how.accept && !how.accept(image.step, resumed.loaded)) {
+        passed_over.push_back({path, make_error_code(Errc::invalid_argument),
+                               fmt::format("{}: ResumeOptions::accept did not take it", path.string())});
+        continue;
+      }
+      resumed.from = ResumedFrom::memory;
+      return resumed;
+    } catch (const Error& error) {
+      if (!is_damage(image.step, std::current_exception())) {
+        throw;
+      }
+      passed_over.push_back({path, error.code(), error.what()});
+    }
+    memory.set_damaged(image.step);
+  }
+  return std::nullopt;
+}
+
+std::optional<FlashResumed> FlashCheckpointer::State::resume(const Requests& requests,
+                                                             const ResumeOptions& how) {
+  settle_in_flight();
+  disk.reload();
+  std::vector<PassedOver> passed_over;
+  std::optional<FlashResumed> resumed = resume_from_memory(requests, how, passed_over);
+  if (!resumed) {
+    std::optional<Resumed> from_disk = disk.resume(requests, how);
+    if (!from_disk) {
+      if (!passed_over.empty()) {  // To begin anew is a decision.
+        throw Error(passed_over.front().code, passed_over.front().why);
+      }
+      return std::nullopt;
+    }
+    resumed.emplace();
+    static_cast<Resumed&>(*resumed) = std::move(*from_disk);
+  }
+  const std::optional<std::uint64_t> in_memory = memory.latest();
+  const std::optional<std::uint64_t> on_disk = disk.latest();
+  const auto text_of = [](const std::optional<std::uint64_t>& step) {
+    return step ? fmt::format("step {}", *step) : std::string("nothing");
+  };
+  resumed->why = fmt::format("{} is in memory, {} on disk", text_of(in_memory), text_of(on_disk));
+  for (const PassedOver& each : passed_over) {
+    resumed->why += fmt::format("; {}", each.why);
+  }
+  resumed->passed_over.insert(resumed->passed_over.begin(), passed_over.begin(), passed_over.end());
+  return resumed;
+}
+
+}  // namespace cairn

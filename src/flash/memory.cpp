@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flash/memory.hpp"
+
+#include <fcntl.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <iterator>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/training/step_format.hpp"
+
+#include "io/internal/check.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/checkpoint_lock.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/memory_mark.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+
+namespace cairn::flash {
+namespace {
+
+constexpr std::uint32_t kOwnMode = 0700;
+constexpr std::uint32_t kOpenToOthers = 0077;
+constexpr std::string_view kRunDirectory = ".cairn-flash";
+constexpr std::string_view kRunName = "run";
+constexpr std::size_t kMaxRunBytes = 100;
+constexpr std::string_view kRankName = "r00000";
+/// A program that was killed has its memory until the kernel has taken it apart.
+constexpr std::chrono::seconds kMostWait{5};
+constexpr std::chrono::milliseconds kLookAgain{10};
+/// With no limit that was given: one is complete while the other is filled.
+constexpr std::size_t kTwoImages = 2;
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& why) {
+  throw Error(Errc::invalid_argument,
+              fmt::format("{} cannot be the memory of a run: {}", path.string(), why));
+}
+
+std::filesystem::path canonical_of(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::path found = std::filesystem::weakly_canonical(path, failed);
+  return failed ? std::filesystem::absolute(path).lexically_normal() : found;
+}
+
+bool lies_in(const std::filesystem::path& path, const std::filesystem::path& other) {
+  const std::filesystem::path relative = path.lexically_relative(other);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+void require_apart(const std::filesystem::path& memory, const std::filesystem::path& root) {
+  const std::filesystem::path a = canonical_of(memory);
+  const std::filesystem::path b = canonical_of(root);
+  if (a == b || lies_in(a, b) || lies_in(b, a)) {
+    refuse(memory, fmt::format("it and the directory of steps, {}, lie in each other", root.string()));
+  }
+}
+
+/// Makes a directory where it is missing; one that is there is looked at by who opens it.
+void make_directory(io::Syscalls& syscalls, int above, const std::string& name,
+                    const std::filesystem::path& path, std::uint32_t mode = kOwnMode) {
+  const int made = io::uninterrupted([&] { return syscalls.make_directory_at(above, name.c_str(), mode); });
+  if (made != -EEXIST) {
+    io::require(made, "mkdir", path);
+  }
+}
+
+/// Opens the directory, which is made where it is missing, and refuses what others could change.
+io::Directory open_memory(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  make_directory(syscalls, AT_FDCWD, path, path);
+  io::FileStatus named;
+  io::require(io::uninterrupted([&] { return syscalls.status_at(AT_FDCWD, path.c_str(), named); }), "stat",
+              path);
+  if (named.kind != io::FileKind::directory) {
+    refuse(path, named.kind == io::FileKind::symlink ? "it is a symbolic link" : "it is not a directory");
+  }
+  io::Directory directory = io::Directory::open(syscalls, path);
+  io::FileStatus status;
+  io::require(io::uninterrupted([&] { return syscalls.status(directory.fd(), status); }), "stat", path);
+  if (status.id != named.id) {
+    refuse(path, "it was replaced while it was opened");
+  }
+  if (!store::lies_in_memory(syscalls, directory.fd())) {
+    refuse(path, "it is not on a tmpfs");
+  }
+  if (status.user != ::geteuid()) {
+    refuse(path, fmt::format("it is that of user {}", status.user));
+  }
+  if ((status.permissions & kOpenToOthers) != 0) {
+    refuse(path, fmt::format("it is open to others (mode {:04o})", status.permissions));
+  }
+  return directory;
+}
+
+/// Gives a file that others may make at the same moment its name, whole: who comes second reads the first one's.
+void write_once(const io::Directory& directory, std::string_view name, std::string_view text,
+                const store::RandomSource& random) {
+  const std::string made = fmt::format("{}.{}", name, store::to_string(store::make_uuid(random)));
+  const std::string wanted(name);
+  io::write_small_file(directory, made, text, 0600);
+  const int linked =
+      directory.syscalls().link_at(directory.fd(), made.c_str(), directory.fd(), wanted.c_str());
+  directory.remove_file(made);
+  if (linked != -EEXIST) {
+    io::require(linked, "link", directory.path() / name);
+  }
+  directory.sync();
+}
+
+/// The name of the run whose steps are in this directory; one that has none gets one.
+std::string run_of(io::Syscalls& syscalls, const std::filesystem::path& root,
+                   const store::RandomSource& random) {
+  make_directory(syscalls, AT_FDCWD, root, root, io::kDirectoryMode);
+  const io::Directory steps = io::Directory::open(syscalls, root);
+  make_directory(syscalls, steps.fd(), std::string(kRunDirectory), root / kRunDirectory);
+  const io::Directory own = steps.open_directory(kRunDirectory);
+  if (!own.status(kRunName)) {
+    write_once(own, kRunName, store::to_string(store::make_uuid(random)), random);
+    steps.sync();
+  }
+  return io::read_small_file(own, kRunName, kMaxRunBytes);
+}
+
+void require_mark(const io::Directory& memory, const Memory::Options& options,
+                  const store::RandomSource& random) {
+  const std::string run = run_of(memory.syscalls(), options.root, random);
+  if (!memory.status(store::kMemoryMarkName)) {
+    if (!memory.list().empty()) {
+      refuse(memory.path(), fmt::format("it is not empty, and has no {}", store::kMemoryMarkName));
+    }
+    store::MemoryMark mark;
+    mark.run = run;
+    mark.root = options.root;
+    mark.limit_bytes = options.limit_bytes;
+    write_once(memory, store::kMemoryMarkName, store::encode_mark(mark), random);
+  }
+  const store::MemoryMark mark =
+      store::parse_mark(io::read_small_file(memory, store::kMemoryMarkName, store::kMaxMarkBytes),
+                        memory.path() / store::kMemoryMarkName);
+  if (mark.run != run) {
+    refuse(memory.path(), fmt::format("it is that of run {}, with its steps in {}; {} has run {}", mark.run,
+                                      mark.root.string(), options.root.string(), run));
+  }
+}
+
+std::shared_ptr<store::MemoryRoot> claim_in_time(const io::Directory& memory,
+                                                 const store::RandomSource& random) {
+  const std::string name(kRankName);
+  make_directory(memory.syscalls(), memory.fd(), name, memory.path() / name);
+  const auto end = std::chrono::steady_clock::now() + kMostWait;
+  while (true) {
+    try {
+      return store::MemoryRoot::claim(memory.open_directory(kRankName), 0, random);
+    } catch (const Error& error) {
+      if (error.code() != std::errc::device_or_resource_busy || std::chrono::steady_clock::now() >= end) {
+        throw;
+      }
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+std::shared_ptr<store::MemoryRoot> open_root(const Memory::Options& options, io::Syscalls& syscalls,
+                                             const store::RandomSource& random) {
+  require_apart(options.memory, options.root);
+  const io::Directory memory = open_memory(syscalls, options.memory);
+  require_mark(memory, options, random);
+  return claim_in_time(memory, random);
+}
+
+std::string name_of(std::uint64_t step) {
+  return StepFormat().name(step);
+}
+
+bool is_of(const Image& image, std::uint64_t step) {
+  return image.step == step;
+}
+
+}  // namespace
+
+std::optional<std::size_t> image_to_retire(std::span<const Image> images, bool has_room_for_one,
+                                           bool may_lose_the_only_one) {
+  const auto damaged = std::find_if(images.begin(), images.end(),
+                                    [](const Image& image) { return image.is_damaged && !image.is_wanted; });
+  if (damaged != images.end()) {
+    return static_cast<std::size_t>(damaged - images.begin());
+  }
+  const auto newest =
+      std::find_if(images.rbegin(), images.rend(), [](const Image& image) { return !image.is_damaged; });
+  const auto oldest = std::find_if(images.begin(), images.end(), [&](const Image& image) {
+    const bool is_newest = &image == &*newest;
+    const bool may_go = !is_newest || (has_room_for_one && (image.is_on_disk || may_lose_the_only_one));
+    return may_go && !image.is_wanted && !image.is_damaged;
+  });
+  return oldest == images.end() ? std::nullopt
+                                : std::optional(static_cast<std::size_t>(oldest - images.begin()));
+}
+
+Memory::Memory(Options options, io::Syscalls& syscalls, store::RandomSource random)
+    : options_(std::move(options)),
+      syscalls_(syscalls),
+      random_(std::move(random)),
+      path_(options_.memory / kRankName),
+      root_(open_root(options_, syscalls_, random_)) {
+  const MutexLock lock(mutex_);
+  find_images();
+}
+
+/// Who has the claim knows that all that is not finished has lost its writer.
+void Memory::find_images() {
+  for (const io::DirectoryEntry& entry : root_->directory().list()) {
+    if (entry.kind != io::FileKind::directory) {
+      continue;
+    }
+    if (entry.name.starts_with(".tmp-") || entry.name.starts_with(".trash-")) {
+      store::remove_whole(root_->directory(), entry.name, random_);
+      continue;
+    }
+    const std::optional<std::uint64_t> step = StepFormat().parse(entry.name);
+    if (!step) {
+      continue;
+    }
+    Image image;
+    image.step = *step;
+    try {
+      const auto opened = store::CommittedDirectory::open(syscalls_, path_ / entry.name);
+      for (const store::FileEntry& file : opened.manifest().files) {
+        image.bytes += file.size_bytes;
+      }
+    } catch (const Error&) {
+      image.is_damaged = true;
+    }
+    images_.push_back(std::move(image));
+  }
+  std::sort(images_.begin(), images_.end(), [](const Image& a, const Image& b) { return a.step < b.step; });
+}
+
+std::filesystem::path Memory::path(std::uint64_t step) const {
+  return path_ / name_of(step);
+}
+
+std::vector<Image> Memory::images() const {
+  const MutexLock lock(mutex_);
+  return images_;
+}
+
+std::optional<std::uint64_t> Memory::latest() const {
+  const MutexLock lock(mutex_);
+  const auto newest =
+      std::find_if(images_.rbegin(), images_.rend(), [](const Image& image) { return !image.is_damaged; });
+  return newest == images_.rend() ? std::nullopt : std::optional(newest->step);
+}
+
+bool Memory::has(std::uint64_t step) const {
+  const MutexLock lock(mutex_);
+  return std::any_of(images_.begin(), images_.end(),
+                     [step](const Image& image) { return is_of(image, step); });
+}
+
+std::size_t Memory::most_images() const {
+  if (has_room_for_one_) {
+    return 1;
+  }
+  const std::uint64_t largest =
+      std::accumulate(images_.begin(), images_.end(), std::uint64_t{0},
+                      [](std::uint64_t most, const Image& image) { return std::max(most, image.bytes); });
+  if (options_.limit_bytes == 0 || largest == 0) {
+    return kTwoImages;
+  }
+  return static_cast<std::size_t>(std::max<std::uint64_t>(options_.limit_bytes / largest, 1));
+}
+
+bool Memory::make_room(std::uint64_t step) {
+  const MutexLock lock(mutex_);
+  const bool is_taken =
+      std::any_of(images_.begin(), images_.end(), [step](const Image& image) { return is_of(image, step); });
+  if (is_taken && !try_retire(step)) {
+    return false;
+  }
+  std::vector<Image> left = images_;  // Those that nobody is known to read.
+  while (images_.size() >= most_images()) {
+    const std::optional<std::size_t> index =
+        image_to_retire(left, most_images() == 1, options_.may_lose_the_only_image);
+    if (!index) {
+      return false;
+    }
+    if (try_retire(left[*index].step)) {
+      left = images_;
+    } else {
+      left[*index].is_wanted = true;
+    }
+  }
+  return true;
+}
+
+bool Memory::has_run_out() {
+  const MutexLock lock(mutex_);
+  return !std::exchange(has_room_for_one_, true);
+}
+
+bool Memory::try_retire(std::uint64_t step) {
+  const io::Directory& root = root_->directory();
+  const std::string name = name_of(step);
+  store::CheckpointLock lock(root, name);
+  if (!lock.is_held() || lock.is_in_use()) {
+    return false;
+  }
+  try {
+    store::remove_checkpoint(root, name, random_, nullptr, store::Surroundings::alone);
+  } catch (const Error& error) {
+    if (error.code().category() != cairn_category()) {
+      throw;
+    }
+    if (root.status(name)) {  // Damaged, so that nobody can tell what is its own: here all is.
+      store::remove_whole(root, name, random_);
+    }
+  }
+  std::erase_if(images_, [step](const Image& image) { return is_of(image, step); });
+  return true;
+}
+
+void Memory::add(std::uint64_t step, std::uint64_t bytes) {
+  Image image;
+  image.step = step;
+  image.bytes = bytes;
+  const MutexLock lock(mutex_);
+  const auto place = std::upper_bound(images_.begin(), images_.end(), step,
+                                      [](std::uint64_t a, const Image& b) { return a < b.step; });
+  images_.insert(place, std::move(image));
+  // What the next image may want stays; the rest would be memory that nobody uses.
+  root_->trim(images_.size() >= most_images() ? 0 : bytes);
+}
+
+void Memory::change(std::uint64_t step, const std::function<void(Image& image)>& how) {
+  const MutexLock lock(mutex_);
+  for (Image& image : images_) {
+    if (is_of(image, step)) {
+      how(image);
+    }
+  }
+}
+
+void Memory::set_damaged(std::uint64_t step) {
+  change(step, [](Image& image) { image.is_damaged = true; });
+}
+
+void Memory::set_on_disk(std::uint64_t step) {
+  change(step, [](Image& image) { image.is_on_disk = true; });
+}
+
+void Memory::set_wanted(std::uint64_t step, bool is_wanted) {
+  change(step, [is_wanted](Image& image) { image.is_wanted = is_wanted; });
+}
+
+void Memory::retire_above(std::uint64_t step) {
+  const MutexLock lock(mutex_);
+  while (!images_.empty() && images_.back().step > step) {
+    const std::uint64_t last = images_.back().step;
+    if (!try_retire(last)) {
+      throw Error(std::error_code(EBUSY, std::system_category()),
+                  fmt::format("{} is being read", path(last).string()));
+    }
+  }
+}
+
+}  // namespace cairn::flash

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/internal/mutex.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/memory_root.hpp"
+#include "store/internal/uuid.hpp"
+
+namespace cairn::flash {
+
+/// A checkpoint in memory.
+struct Image {
+  std::uint64_t step = 0;
+  std::uint64_t bytes = 0;
+  bool is_damaged = false;  ///< A load or a copy has found that, or its manifest cannot be read.
+  bool is_on_disk = false;
+  bool is_wanted = false;  ///< It is to be persisted yet.
+};
+
+/// Returns which image gives way to the next; nothing when none may. A damaged one is the first; else it is the oldest,
+/// but not the newest that is sound, nor one that is wanted. With room for one only, that may go when it is on disk, or
+/// `may_lose_the_only_one`. `images` are sorted by their steps.
+[[nodiscard]] std::optional<std::size_t> image_to_retire(std::span<const Image> images, bool has_room_for_one,
+                                                         bool may_lose_the_only_one);
+
+/// The directory in memory of a run, and the images of this rank in it.
+///
+/// Every call may block shortly.
+/// Threads: every method may be called from any thread.
+class Memory {
+ public:
+  struct Options {
+    Options() = default;
+
+    std::filesystem::path memory;
+    std::filesystem::path root;  ///< On disk; made where it is missing.
+    std::uint64_t limit_bytes = 0;
+    bool may_lose_the_only_image = false;
+  };
+
+  /// Opens it, or makes it, and takes the claim of the rank's root. What was not finished there goes.
+  ///
+  /// Errors: as FlashCheckpointer.
+  Memory(Options options, io::Syscalls& syscalls, store::RandomSource random);
+
+  [[nodiscard]] std::filesystem::path path(std::uint64_t step) const;
+  [[nodiscard]] const std::filesystem::path& root() const noexcept { return path_; }
+  /// Sorted by their steps.
+  [[nodiscard]] std::vector<Image> images() const;
+  /// The newest that is not known to be damaged.
+  [[nodiscard]] std::optional<std::uint64_t> latest() const;
+  [[nodiscard]] bool has(std::uint64_t step) const;
+
+  /// Makes room for the image of a step; a damaged one that has its name goes. False when none may give way.
+  [[nodiscard]] bool make_room(std::uint64_t step);
+  /// There was no memory for it: from here on there is room for one image. False when that was known.
+  [[nodiscard]] bool has_run_out();
+
+  /// An image is complete.
+  void add(std::uint64_t step, std::uint64_t bytes);
+  void set_damaged(std::uint64_t step);
+  void set_on_disk(std::uint64_t step);
+  void set_wanted(std::uint64_t step, bool is_wanted);
+  /// Gives up the images above a step.
+  ///
+  /// Errors: EBUSY when somebody reads one.
+  void retire_above(std::uint64_t step);
+  /// The program ends in order, and leaves a step to be persisted, if it does.
+  void end(std::optional<std::uint64_t> left_step) { root_->end(left_step); }
+
+ private:
+  void find_images() CAIRN_REQUIRES(mutex_);
+  /// False when somebody reads it.
+  [[nodiscard]] bool try_retire(std::uint64_t step) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t most_images() const CAIRN_REQUIRES(mutex_);
+  void change(std::uint64_t step, const std::function<void(Image& image)>& how);
+
+  const Options options_;
+  io::Syscalls& syscalls_;
+  const store::RandomSource random_;
+  const std::filesystem::path path_;  // Of the rank's root.
+  const std::shared_ptr<store::MemoryRoot> root_;
+  mutable Mutex mutex_;
+  std::vector<Image> images_ CAIRN_GUARDED_BY(mutex_);
+  bool has_room_for_one_ CAIRN_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace cairn::flash

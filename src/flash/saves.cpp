@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <system_error>
+
+#include <cerrno>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/api/save.hpp"
+#include "cairn/base/error.hpp"
+
+#include "flash/state.hpp"
+#include "training/internal/annotations.hpp"
+
+namespace cairn {
+
+using flash::FlashSave;
+using flash::Image;
+
+namespace {
+
+bool is_out_of_memory(std::error_code code) {
+  return code == std::errc::no_space_on_device || code == std::errc::not_enough_memory ||
+         code == std::error_code(EDQUOT, std::system_category());
+}
+
+}  // namespace
+
+bool FlashCheckpointer::State::is_due_in_memory(std::uint64_t step, const StepOptions& how) const {
+  SaveMoment moment;
+  moment.step = step;
+  std::vector<std::uint64_t> steps;
+  for (const Image& image : memory.images()) {
+    steps.push_back(image.step);
+  }
+  moment.steps = steps;
+  if (options.to_memory.asks_time()) {
+    moment.now = clock.now();
+  }
+  return how.force || options.to_memory(moment);
+}
+
+void FlashCheckpointer::State::require_above_images(std::uint64_t step) const {
+  const std::optional<std::uint64_t> latest = memory.latest();
+  if (latest && step <= *latest) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("step {}: {} is in memory, in {}; who goes back to an earlier step calls rewind",
+                            step, *latest, memory.root().string()));
+  }
+}
+
+void FlashCheckpointer::State::require_open() const {
+  const MutexLock lock(mutex);
+  if (is_closed) {
+    throw Error(Errc::closed, fmt::format("FlashCheckpointer of {}", options.memory.string()));
+  }
+}
+
+FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpointables& items,
+                                             const StepOptions& how) {
+  require_open();
+  const bool is_due_on_disk = copies.decide(step, how);
+  const bool is_due_here = is_due_in_memory(step, how);
+  if (!is_due_on_disk && !is_due_here) {
+    return {};
+  }
+  settle_in_flight();
+  throw_failure();
+  std::shared_ptr<FlashSave> save;
+  if (is_due_here) {
+    require_above_images(step);
+    save = save_into_memory(step, items, how, is_due_on_disk);
+  }
+  if (!save) {
+    StepResponse straight;
+    if (is_due_on_disk) {
+      const MutexLock one(disk_mutex);
+      straight = copies.save(step, items, how);
+    }
+    save = std::make_shared<FlashSave>(step, std::move(straight), is_due_here);
+    const MutexLock lock(mutex);
+    skipped += is_due_here ? 1 : 0;
+  }
+  return FlashResponse(std::move(save));
+}
+
+/// Returns null when no image may give way, or there is no memory.
+std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint64_t step,
+                                                                      const Checkpointables& items,
+                                                                      const StepOptions& how,
+                                                                      bool is_due_on_disk) {
+  SaveOptions into = how.save;
+  into.annotations = training::annotate(how.save.annotations, step, how.metrics);
+  into.overwrite = false;
+  into.coalesce = false;
+  into.create_parents = 0;
+  persister.start();  // What can fail, does so before.
+  std::shared_ptr<FlashSave> save;
+  while (!save && memory.make_room(step)) {
+    try {
+      AsyncResponse response = save_checkpointables_async(memory.path(step), items, into, context);
+      save = std::make_shared<FlashSave>(step, std::move(response), is_due_on_disk);
+    } catch (const Error& error) {
+      if (!is_out_of_memory(error.code())) {
+        throw;
+      }
+      if (!memory.has_run_out()) {
+        return nullptr;
+      }
+    }
+  }
+  if (save) {
+    {
+      const MutexLock lock(mutex);
+      in_flight = save;
+    }
+    if (is_due_on_disk) {
+      copies.plan(step);
+      enqueue(save);
+    }
+  }
+  return save;
+}
+
+/// Blocks until the image is complete, and enters it.
+void FlashCheckpointer::State::settle(FlashSave& save) {
+  save.settle([&](const SaveResult& image, const std::exception_ptr& why) {
+    if (!why) {
+      memory.add(save.step(), image.bytes);
+      memory.set_wanted(save.step(), save.is_to_be_persisted());
+    }
+    const MutexLock lock(mutex);
+    if (in_flight.get() == &save) {
+      if (why) {
+        failed = in_flight;
+        failure = with_context(why, fmt::format("step {}", save.step()));
+      }
+      in_flight.reset();
+    }
+  });
+}
+
+void FlashCheckpointer::State::settle_in_flight() noexcept {
+  std::shared_ptr<FlashSave> save;
+  {
+    const MutexLock lock(mutex);
+    save = in_flight;
+  }
+  if (save) {
+    try {
+      settle(*save);
+    } catch (...) {  // It is kept for who is to be told.
+    }
+  }
+}
+
+void FlashCheckpointer::State::throw_failure() {
+  std::shared_ptr<FlashSave> save;
+  std::exception_ptr why;
+  {
+    const MutexLock lock(mutex);
+    save = std::exchange(failed, nullptr);
+    why = std::exchange(failure, nullptr);
+  }
+  if (save && !save->tell()) {
+    std::rethrow_exception(why);
+  }
+}
+
+void FlashCheckpointer::State::throw_loss() {
+  std::shared_ptr<FlashSave> save;
+  std::exception_ptr why;
+  {
+    const MutexLock lock(mutex);
+    save = std::exchange(lost, nullptr);
+    why = std::exchange(loss, nullptr);
+  }
+  if (save && !save->tell()) {
+    std::rethrow_exception(why);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cairn/flash/flash_checkpointer.hpp"
+
+#include "async/internal/event.hpp"
+#include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
+#include "flash/flash_save.hpp"
+#include "flash/memory.hpp"
+#include "io/internal/syscalls.hpp"
+#include "training/internal/step_copies.hpp"
+#include "training/internal/worker.hpp"
+
+namespace cairn {
+
+/// The state and the work of a FlashCheckpointer: its saves are in saves.cpp, what persists them in persisting.cpp, its
+/// loads in loads.cpp.
+struct FlashCheckpointer::State {
+  /// Errors: as FlashCheckpointer.
+  State(const std::filesystem::path& given_root, FlashOptions how, const Context& where);
+
+  // Saves.
+  FlashResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+  std::shared_ptr<flash::FlashSave> save_into_memory(std::uint64_t step, const Checkpointables& items,
+                                                     const StepOptions& how, bool is_due_on_disk);
+  [[nodiscard]] bool is_due_in_memory(std::uint64_t step, const StepOptions& how) const;
+  void require_above_images(std::uint64_t step) const;
+  void require_open() const;
+  void settle(flash::FlashSave& save);
+  void settle_in_flight() noexcept;
+  /// Throw what nobody was told yet: of saves into memory, and of those that should have gone to disk.
+  void throw_failure();
+  void throw_loss();
+
+  // The thread that persists.
+  void enqueue(const std::shared_ptr<flash::FlashSave>& save);
+  void persist_waiting() noexcept;
+  void persist(const std::shared_ptr<flash::FlashSave>& save) noexcept;
+  SaveResult copy_to_disk(std::uint64_t step);
+  SaveResult copy_anew(std::uint64_t step);
+  [[nodiscard]] bool wait_to_try_again(unsigned attempt);
+  void give_up(flash::FlashSave& save, std::exception_ptr why) noexcept;
+  void report(const std::exception_ptr& why) const noexcept;
+
+  // Loads.
+  [[nodiscard]] bool is_on_disk(std::uint64_t step);
+  [[nodiscard]] Loaded load_image(std::uint64_t step, const Requests& requests, const LoadOptions& how);
+  [[nodiscard]] bool is_damage(std::uint64_t step, const std::exception_ptr& why) const;
+  std::optional<FlashResumed> resume(const Requests& requests, const ResumeOptions& how);
+  std::optional<FlashResumed> resume_from_memory(const Requests& requests, const ResumeOptions& how,
+                                                 std::vector<PassedOver>& passed_over);
+  void rewind(std::uint64_t step);
+  void close();
+
+  const FlashOptions options;
+  const Context& context;
+  io::Syscalls& syscalls;
+  const Clock& clock;
+  const std::filesystem::path root;
+  flash::Memory memory;
+  Checkpointer disk;
+  training::StepCopies copies;
+  Context persisting;  // What it is persisted with.
+  Mutex disk_mutex;    // One save to disk begins at a time.
+
+  mutable Mutex mutex;
+  std::shared_ptr<flash::FlashSave> in_flight CAIRN_GUARDED_BY(mutex);  // Into memory; not settled yet.
+  std::shared_ptr<flash::FlashSave> waiting CAIRN_GUARDED_BY(mutex);    // To be persisted next.
+  std::optional<std::uint64_t> persisted_now CAIRN_GUARDED_BY(mutex);
+  StepResponse copying CAIRN_GUARDED_BY(mutex);
+  // Of which nobody was told yet: of saves into memory, which the next save tells, and of those to disk.
+  std::shared_ptr<flash::FlashSave> failed CAIRN_GUARDED_BY(mutex);
+  std::exception_ptr failure CAIRN_GUARDED_BY(mutex);
+  std::shared_ptr<flash::FlashSave> lost CAIRN_GUARDED_BY(mutex);
+  std::exception_ptr loss CAIRN_GUARDED_BY(mutex);
+  std::uint64_t skipped CAIRN_GUARDED_BY(mutex) = 0;
+  bool is_closed CAIRN_GUARDED_BY(mutex) = false;
+  bool is_giving_up CAIRN_GUARDED_BY(mutex) = false;
+  async::Event interrupted CAIRN_GUARDED_BY(mutex);  // There is something better to do than to try again.
+  bool is_disk_failing = false;                      // Of the thread that persists: somebody was told.
+
+  training::Worker persister;  // First to stop: it uses all above.
+};
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/internal/step_copies.hpp"
+
+#include "cairn/training/preemption_guard.hpp"
+
+#include "core/internal/disk_calls.hpp"
+#include "core/internal/start.hpp"
+#include "training/checkpointer_state.hpp"
+
+namespace cairn::training {
+
+StepCopies::StepCopies(Checkpointer& steps) : state_(*steps.state_.shared()) {}
+
+bool StepCopies::decide(std::uint64_t step, const StepOptions& how) {
+  const PreemptionGuard* const guard = state_.options.preemption;
+  const bool was_preempted = guard != nullptr && guard->is_preempted();
+  state_.look_at_metrics(step, how.metrics);
+  const bool is_due = state_.decide(step, how.force);
+  state_.has_answered_signal = state_.has_answered_signal || was_preempted;
+  return is_due;
+}
+
+StepResponse StepCopies::save(std::uint64_t step, const Checkpointables& items, const StepOptions& how) {
+  return state_.start(step, state_.saving_of(items), how, 0, state_.clock.steady_now());
+}
+
+void StepCopies::plan(std::uint64_t step) {
+  state_.plan_copy(step);
+}
+
+void StepCopies::drop_plan(std::uint64_t step) {
+  state_.drop_plan(step);
+}
+
+StepResponse StepCopies::copy(std::uint64_t step, const std::filesystem::path& original,
+                              const Context& context) {
+  const Checkpointer::State::Begin begin = [&](const std::filesystem::path& path, const SaveOptions& save) {
+    AsyncResponse response = core::start_copy(original, path, save, context, core::Waiting::for_staged);
+    return Checkpointer::State::Begun{std::move(response), core::DiskCalls(context).services()};
+  };
+  return state_.start(step, begin, StepOptions(), 0, state_.clock.steady_now());
+}
+
+}  // namespace cairn::training

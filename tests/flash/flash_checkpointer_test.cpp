@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/flash/flash_checkpointer.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/api/find.hpp"
+
+#include "api/fixture.hpp"
+#include "flash/steps.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/checkpoint_lock.hpp"
+#include "support/fails.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::flash {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+class FlashCheckpointers : public testing::ApiTest {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::is_directory(testing::kSharedMemory)) {
+      GTEST_SKIP() << "no " << testing::kSharedMemory;
+    }
+    above_ = std::make_unique<testing::TempDir>(testing::kSharedMemory);
+    options_.memory = memory();
+    options_.disk.save = save_when::every_steps(1'000'000);
+    start();
+  }
+
+  void TearDown() override { run_.reset(); }
+
+  [[nodiscard]] std::filesystem::path memory() const { return *above_ / "run"; }
+  [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
+  [[nodiscard]] std::filesystem::path image(std::uint64_t step) const {
+    return memory() / "r00000" / std::to_string(step);
+  }
+
+  void start() { run_ = std::make_unique<FlashCheckpointer>(root(), options_, *context_); }
+  void start_again() {
+    run_.reset();
+    start();
+  }
+
+  FlashResponse save(std::uint64_t step, const StepOptions& how = {}) {
+    const Tree state = state_at(step);
+    FlashResponse response = run_->save(step, {{"state", state}}, how);
+    response.wait_in_memory();
+    return response;
+  }
+  static StepOptions forced() {
+    StepOptions how;
+    how.force = true;
+    return how;
+  }
+
+  void expect_resumed(std::uint64_t step, ResumedFrom from) {
+    std::optional<FlashResumed> resumed = run_->resume({"state"});
+    ASSERT_TRUE(resumed);
+    EXPECT_EQ(resumed->step, step) << resumed->why;
+    EXPECT_EQ(resumed->from, from) << resumed->why;
+    EXPECT_EQ(resumed->loaded.take<Tree>("state"), state_at(step));
+  }
+
+  /// Changes a byte of the arrays.
+  void alter(std::uint64_t step) const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(image(step))) {
+      if (entry.is_regular_file() && entry.file_size() > (std::uintmax_t{1} << 20)) {
+        std::string text = testing::read_text(entry.path());
+        text.back() = static_cast<char>(text.back() ^ 1);
+        testing::write_text(entry.path(), text);
+      }
+    }
+  }
+
+  std::unique_ptr<testing::TempDir> above_;
+  FlashOptions options_;
+  std::unique_ptr<FlashCheckpointer> run_;
+};
+
+TEST_F(FlashCheckpointers, KeepEachStepInMemoryAndSomeOnDisk) {
+  options_.disk.save = save_when::every_steps(2);
+  start_again();
+  for (std::uint64_t step = 1; step <= 5; ++step) {
+    save(step);
+    run_->wait();
+  }
+
+  EXPECT_EQ(run_->latest_in_memory(), 5u);
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(2, 4));
+  EXPECT_EQ(run_->skipped(), 0u);
+  EXPECT_FALSE(std::filesystem::exists(image(3)));
+  EXPECT_TRUE(std::filesystem::exists(image(4)));
+  EXPECT_EQ(run_->disk().load(4, {"state"}).take<Tree>("state"), state_at(4));
+}
+
+TEST_F(FlashCheckpointers, PersistTheVeryImage) {
+  save(7, forced()).wait();
+
+  EXPECT_EQ(checkpointables_metadata(image(7), *context_).uuid, run_->disk().metadata(7).uuid);
+}
+
+TEST_F(FlashCheckpointers, TakeNoStagingMemory) {
+  save(1);
+  save(2);
+
+  EXPECT_EQ(context_->pool_bytes(), 0u);
+}
+
+TEST_F(FlashCheckpointers, GoOnFromTheNewestOfMemoryAndDisk) {
+  EXPECT_FALSE(run_->resume({"state"}));
+  save(10, forced()).wait();
+  save(11);
+  start_again();
+  expect_resumed(11, ResumedFrom::memory);
+
+  run_.reset();
+  std::filesystem::remove_all(memory());
+  start();
+  expect_resumed(10, ResumedFrom::disk);
+}
+
+TEST_F(FlashCheckpointers, PassOverADamagedImageWhichIsTheFirstToGiveWay) {
+  save(1);
+  save(2);
+  run_.reset();
+  alter(2);
+  start();
+
+  const std::optional<FlashResumed> resumed = run_->resume({"state"});
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed->step, 1u);
+  ASSERT_EQ(resumed->passed_over.size(), 1u);
+  EXPECT_EQ(resumed->passed_over[0].path, image(2));
+  EXPECT_THAT(resumed->why, HasSubstr("chunk"));
+
+  save(2);
+  EXPECT_EQ(run_->load(2, {"state"}).take<Tree>("state"), state_at(2));
+  EXPECT_TRUE(std::filesystem::exists(image(1)));
+  EXPECT_EQ(run_->skipped(), 0u);
+}
+
+TEST_F(FlashCheckpointers, SkipASaveWhileNoImageMayGiveWay) {
+  save(1);
+  save(2);
+  {
+    const store::CheckpointHold reader(io::Directory::open(io::posix_syscalls(), image(1)));
+    ASSERT_TRUE(reader.is_held());
+    EXPECT_TRUE(save(3).was_skipped());
+    EXPECT_TRUE(save(4, forced()).was_skipped());
+  }
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(4)) << "it was due there, and went straight to it";
+  EXPECT_EQ(run_->skipped(), 2u);
+
+  EXPECT_FALSE(save(5).was_skipped());
+  EXPECT_FALSE(std::filesystem::exists(image(1)));
+  EXPECT_EQ(run_->latest_in_memory(), 5u);
+}
+
+TEST_F(FlashCheckpointers, WithRoomForOneGiveItUpOnlyWhenThatWasAskedFor) {
+  options_.memory_bytes = std::uint64_t{7} << 20;
+  start_again();
+  save(1);
+  EXPECT_TRUE(save(2).was_skipped());
+  EXPECT_EQ(run_->latest_in_memory(), 1u);
+  run_.reset();
+
+  options_.may_lose_the_only_image = true;
+  start();
+  EXPECT_FALSE(save(3).was_skipped());
+  EXPECT_EQ(run_->latest_in_memory(), 3u);
+}
+
+TEST_F(FlashCheckpointers, RefuseAStepThatIsNotAboveTheNewestInMemory) {
+  save(5);
+
+  EXPECT_THAT([&] { save(5); }, Fails(Errc::invalid_argument, HasSubstr("5 is in memory")));
+  EXPECT_THAT([&] { save(4); }, Fails(Errc::invalid_argument, HasSubstr("rewind")));
+}
+
+TEST_F(FlashCheckpointers, TellApartStepsBeyondWhatAFloatHolds) {
+  constexpr std::uint64_t kLarge = (std::uint64_t{1} << 53) + 1;
+  save(kLarge);
+  save(kLarge + 1);
+  start_again();
+
+  expect_resumed(kLarge + 1, ResumedFrom::memory);
+}
+
+TEST_F(FlashCheckpointers, SaveStepZero) {
+  save(0);
+  start_again();
+
+  expect_resumed(0, ResumedFrom::memory);
+}
+
+TEST_F(FlashCheckpointers, GoBackInBothLevels) {
+  save(1, forced()).wait();
+  save(2, forced()).wait();
+  save(3);
+
+  run_->rewind(1);
+
+  EXPECT_EQ(run_->latest_in_memory(), std::nullopt) << "1 had to give way to 3";
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(1));
+  expect_resumed(1, ResumedFrom::disk);
+  EXPECT_NO_THROW(save(2));
+}
+
+TEST_F(FlashCheckpointers, GoBackToAStepInMemoryAlone) {
+  save(1);
+  save(2);
+
+  run_->rewind(1);
+
+  EXPECT_EQ(run_->latest_in_memory(), 1u);
+  expect_resumed(1, ResumedFrom::memory);
+}
+
+TEST_F(FlashCheckpointers, LoadAStepFromWhereItIs) {
+  save(1, forced()).wait();
+  save(2);
+  save(3);
+
+  EXPECT_EQ(run_->load(1, {"state"}).take<Tree>("state"), state_at(1));
+  EXPECT_EQ(run_->load(3, {"state"}).take<Tree>("state"), state_at(3));
+  EXPECT_EQ(run_->metadata(3).path, image(3));
+  EXPECT_THAT([&] { static_cast<void>(run_->load(4, {"state"})); }, Fails(Errc::not_found));
+}
+
+TEST_F(FlashCheckpointers, TakeAnotherStructureAsAnotherCheckpoint) {
+  save(1);
+  save(2);
+  Tree other;
+  other["more"] = Array::adopt(std::vector<std::uint32_t>(kValues, 3));
+  run_->save(3, {{"state", other}}).wait_in_memory();
+  start_again();
+
+  EXPECT_EQ(run_->load(3, {"state"}).take<Tree>("state"), other);
+}
+
+TEST_F(FlashCheckpointers, AreOneOfAProcess) {
+  EXPECT_THAT([&] { FlashCheckpointer(root(), options_, *context_); },
+              Fails(Errc::invalid_argument, HasSubstr("this process fills")));
+}
+
+TEST_F(FlashCheckpointers, SaveNothingWhenTheyAreClosed) {
+  save(1);
+  run_->close();
+  run_->close();
+
+  EXPECT_THAT([&] { save(2); }, Fails(Errc::closed));
+}
+
+TEST_F(FlashCheckpointers, ShowTheirImagesToEverybodysTools) {
+  save(1);
+  save(2);
+
+  EXPECT_EQ(list_checkpoints(memory() / "r00000", {}, *context_).size(), 2u);
+  EXPECT_EQ(load(image(2), {}, *context_), state_at(2));
+}
+
+TEST_F(FlashCheckpointers, LeaveNothingThatGrows) {
+  for (std::uint64_t step = 1; step <= 30; ++step) {
+    save(step);
+  }
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(memory())) {
+    bytes += entry.is_regular_file() ? entry.file_size() : 0;
+  }
+  EXPECT_LE(bytes, 2 * kValues * sizeof(std::uint64_t) * 101 / 100);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(memory() / "r00000/.cairn-spare"),
+                          std::filesystem::directory_iterator()),
+            0);
+}
+
+}  // namespace
+}  // namespace cairn::flash
