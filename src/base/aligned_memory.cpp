@@ -61,10 +61,22 @@ AlignedMemory& AlignedMemory::operator=(AlignedMemory&& other) noexcept {
   return *this;
 }
 
-void touch(std::byte* data, std::size_t bytes) noexcept {
+namespace {
+
+void advise(const std::byte* data, std::size_t bytes, int advice) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(data) & ~(kPageBytes - 1);
   const auto end = reinterpret_cast<std::uintptr_t>(data) + bytes;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+}  // namespace
+
+void touch(std::byte* data, std::size_t bytes) noexcept {
+  advise(data, bytes, MADV_POPULATE_WRITE);
+}
+
+void map_pages(const std::byte* data, std::size_t bytes) noexcept {
+  advise(data, bytes, MADV_POPULATE_READ);
 }
 
 }  // namespace cairn

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -102,9 +103,10 @@ void FlashCheckpointer::State::rewind(std::uint64_t step) {
 
 void FlashCheckpointer::State::close() {
   const auto end = later(clock.steady_now(), options.disk.close_timeout);
+  bool was_closed = false;
   {
     const MutexLock lock(mutex);
-    is_closed = true;
+    was_closed = std::exchange(is_closed, true);
   }
   settle_in_flight();
   const async::Event idle = persister.idle();
@@ -116,7 +118,9 @@ void FlashCheckpointer::State::close() {
     copying.cancel();
     interrupted.set();
   }
-  memory.end(left);
+  if (!was_closed) {
+    memory.end(left);
+  }
   disk.close(std::max(end - clock.steady_now(), std::chrono::nanoseconds(0)));
   throw_failure();
   if (left) {

@@ -193,12 +193,11 @@ std::optional<std::size_t> image_to_retire(std::span<const Image> images, bool h
   if (damaged != images.end()) {
     return static_cast<std::size_t>(damaged - images.begin());
   }
-  const auto newest =
-      std::find_if(images.rbegin(), images.rend(), [](const Image& image) { return !image.is_damaged; });
+  const auto is_sound = [](const Image& image) { return !image.is_damaged; };
+  const auto newest = std::find_if(images.rbegin(), images.rend(), is_sound);
   const auto oldest = std::find_if(images.begin(), images.end(), [&](const Image& image) {
-    const bool is_newest = &image == &*newest;
-    const bool may_go = !is_newest || (has_room_for_one && (image.is_on_disk || may_lose_the_only_one));
-    return may_go && !image.is_wanted && !image.is_damaged;
+    const bool may_go = has_room_for_one && (image.is_on_disk || may_lose_the_only_one);
+    return is_sound(image) && !image.is_wanted && (may_go || image.step != newest->step);
   });
   return oldest == images.end() ? std::nullopt
                                 : std::optional(static_cast<std::size_t>(oldest - images.begin()));
@@ -325,6 +324,27 @@ bool Memory::try_retire(std::uint64_t step) {
   }
   std::erase_if(images_, [step](const Image& image) { return is_of(image, step); });
   return true;
+}
+
+void Memory::warm(std::uint64_t step) noexcept {
+  try {
+    root_->warm(name_of(step));
+  } catch (const Error&) {  // The save that wants it maps it, or says why not.
+  }
+}
+
+void Memory::prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) noexcept {
+  std::size_t left = 0;
+  {
+    const MutexLock lock(mutex_);
+    left = most_images() - std::min(most_images(), images_.size());
+  }
+  try {
+    for (; left > 0; --left) {
+      root_->prepare(sizes, is_over);
+    }
+  } catch (const Error&) {  // As above.
+  }
 }
 
 void Memory::add(std::uint64_t step, std::uint64_t bytes) {

@@ -65,6 +65,10 @@ class Memory {
   /// There was no memory for it: from here on there is room for one image. False when that was known.
   [[nodiscard]] bool has_run_out();
 
+  /// Maps an image before its memory is wanted again, and what the next save may take.
+  void warm(std::uint64_t step) noexcept;
+  /// Makes memory for as many images with files of these sizes as there is none for, until `is_over`.
+  void prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) noexcept;
   /// An image is complete.
   void add(std::uint64_t step, std::uint64_t bytes);
   void set_damaged(std::uint64_t step);

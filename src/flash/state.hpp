@@ -55,6 +55,7 @@ struct FlashCheckpointer::State {
   [[nodiscard]] Loaded load_image(std::uint64_t step, const Requests& requests, const LoadOptions& how);
   [[nodiscard]] bool is_damage(std::uint64_t step, const std::exception_ptr& why) const;
   std::optional<FlashResumed> resume(const Requests& requests, const ResumeOptions& how);
+  void make_ready(const FlashResumed& resumed);
   std::optional<FlashResumed> resume_from_memory(const Requests& requests, const ResumeOptions& how,
                                                  std::vector<PassedOver>& passed_over);
   void rewind(std::uint64_t step);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/memory_root.hpp"
 
+#include <fcntl.h>
 #include <system_error>
 
 #include <cerrno>
@@ -11,6 +12,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/aligned_memory.hpp"
 #include "base/internal/mutex.hpp"
 #include "base/internal/per_process.hpp"
 #include "io/internal/check.hpp"
@@ -105,6 +107,60 @@ void MemoryRoot::begin() {
   claim_->renew();
   spare_.look();
   mappings_.begin_round();
+}
+
+/// Maps a file of the root, if it is one that is filled where it lies.
+void MemoryRoot::map(const io::Directory& directory, const std::string& name) {
+  const io::FileHandle file = directory.open_file(name, O_RDWR);
+  io::FileStatus status;
+  const std::filesystem::path path = directory.path() / name;
+  io::require(io::uninterrupted([&] { return root_.syscalls().status(file.fd(), status); }), "stat", path);
+  std::string refusal;
+  if (status.size_bytes < kMinFilledBytes || status.allocated_bytes < status.size_bytes) {
+    return;
+  }
+  if (const auto memory = mappings_.map(file, status.size_bytes, path, refusal)) {
+    map_pages(memory->data(), memory->size());
+  }
+}
+
+void MemoryRoot::warm(const std::string& checkpoint) {
+  for (const std::string& top : {checkpoint, std::string(kSpareName)}) {
+    const io::Directory directory = root_.open_directory(top);
+    for (const io::DirectoryEntry& entry : directory.list()) {
+      if (entry.kind == io::FileKind::regular) {
+        map(directory, entry.name);
+      } else if (entry.kind == io::FileKind::directory) {
+        const io::Directory below = directory.open_directory(entry.name);
+        for (const io::DirectoryEntry& file : below.list()) {
+          if (file.kind == io::FileKind::regular) {
+            map(below, file.name);
+          }
+        }
+      }
+    }
+  }
+}
+
+void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) {
+  for (const std::uint64_t size : sizes) {
+    if (size < kMinFilledBytes || is_over()) {
+      continue;
+    }
+    const std::string name = fmt::format("new-{}-{}", to_string(claim_->record().program), prepared_++);
+    std::string refusal;
+    try {
+      const io::FileHandle file = spare_.make(name, size);
+      if (const auto memory = mappings_.map(file, size, root_.path() / kSpareName / name, refusal)) {
+        touch(memory->data(), memory->size());
+      }
+    } catch (const Error& error) {
+      if (error.code() != std::errc::no_space_on_device) {
+        throw;
+      }
+      return;
+    }
+  }
 }
 
 std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const io::Directory& directory,

@@ -135,6 +135,16 @@ std::optional<io::FileHandle> SpareFiles::take(const io::Directory& to, const st
   return std::nullopt;
 }
 
+io::FileHandle SpareFiles::make(const std::string& name, std::uint64_t bytes) {
+  io::FileHandle file = folder_.create_file(name);
+  const int made = io::uninterrupted([&] { return file.syscalls().allocate(file.fd(), bytes); });
+  if (made < 0) {
+    folder_.remove_file(name);
+    throw_errno(-made, "fallocate", folder_.path() / name);
+  }
+  return file;
+}
+
 bool SpareFiles::trim(std::uint64_t most_bytes) {
   const MutexLock lock(mutex_);
   bool has_trimmed = false;

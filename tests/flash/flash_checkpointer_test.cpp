@@ -152,6 +152,23 @@ TEST_F(FlashCheckpointers, PassOverADamagedImageWhichIsTheFirstToGiveWay) {
   EXPECT_EQ(run_->skipped(), 0u);
 }
 
+TEST_F(FlashCheckpointers, HaveMemoryMadeWhenTheyGoOn) {
+  save(1, forced()).wait();
+  run_.reset();
+  std::filesystem::remove_all(memory());
+  start();
+
+  expect_resumed(1, ResumedFrom::disk);
+  run_->wait();
+
+  const std::filesystem::directory_iterator spare(memory() / "r00000/.cairn-spare");
+  EXPECT_EQ(std::distance(begin(spare), end(spare)), 2)
+      << "one file of an image is large, and there are to be two";
+  save(2);
+  save(3);
+  EXPECT_EQ(run_->latest_in_memory(), 3u);
+}
+
 TEST_F(FlashCheckpointers, SkipASaveWhileNoImageMayGiveWay) {
   save(1);
   save(2);

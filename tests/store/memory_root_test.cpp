@@ -236,6 +236,24 @@ TEST_F(MemoryRoots, LetGoOfWhatIsNotUsedForLong) {
   EXPECT_EQ(held->mapped_files(), 0u);
 }
 
+TEST_F(MemoryRoots, AreMadeReadyForTheSavesToCome) {
+  save("1", 'a');
+  const std::shared_ptr<MemoryRoot> held = claim();
+  EXPECT_EQ(held->mapped_files(), 0u);
+
+  held->warm("1");
+  EXPECT_EQ(held->mapped_files(), 1u);
+  const std::uint64_t sizes[] = {kBytes, 17, 2 * kBytes};
+  held->prepare(sizes, [] { return false; });
+  EXPECT_EQ(spare_files(), 2u);
+  EXPECT_EQ(held->mapped_files(), 3u);
+
+  save("2", 'b', 2 * kBytes);
+  save("3", 'c', kBytes);
+  EXPECT_EQ(spare_files(), 0u);
+  EXPECT_EQ(held->mapped_files(), 3u);
+}
+
 TEST_F(MemoryRoots, AreFilledByOneOfAProcess) {
   std::shared_ptr<MemoryRoot> held = claim();
   EXPECT_THAT([&] { static_cast<void>(claim()); },

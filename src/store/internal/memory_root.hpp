@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,8 +31,8 @@ class MemoryRoot {
  public:
   /// Takes the claim of a root, and makes its folder of spare files.
   ///
-  /// Errors: EBUSY, which says who has it; Errc::invalid_argument: this process has it, the root lies on no tmpfs, or in
-  ///         no memory with a mark; OS errors.
+  /// Errors: EBUSY, which says who has it; Errc::invalid_argument: this process has it, or the root lies on no tmpfs,
+  ///         or in no memory with a mark; OS errors.
   [[nodiscard]] static std::shared_ptr<MemoryRoot> claim(io::Directory root, std::uint32_t rank,
                                                          const RandomSource& random);
   /// Returns the one that this process has of a directory; null where it has none.
@@ -52,6 +56,15 @@ class MemoryRoot {
   [[nodiscard]] std::unique_ptr<io::NewFile> create_file(io::Engine& engine, const io::Directory& directory,
                                                          std::string_view relative,
                                                          io::NewFileOptions options);
+  /// Maps the files of a checkpoint of this root, and the spare ones, before a save wants them. Takes its time.
+  ///
+  /// Errors: OS errors.
+  void warm(const std::string& checkpoint);
+  /// Makes spare files of these sizes, but for small ones, and maps them, likewise. Stops where there is no memory, and
+  /// when `is_over`.
+  ///
+  /// Errors: OS errors, but for that.
+  void prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over);
   /// Lets go of spare files beyond these bytes: no save will want them.
   void trim(std::uint64_t most_bytes) { spare_.trim(most_bytes); }
   [[nodiscard]] std::uint64_t spare_bytes() const { return spare_.bytes(); }
@@ -61,6 +74,8 @@ class MemoryRoot {
 
  private:
   struct Table;
+  void map(const io::Directory& directory, const std::string& name);
+
   using Key = std::pair<std::uint64_t, std::uint64_t>;  // Of a FileId.
 
   MemoryRoot(io::Directory root, Key key, std::unique_ptr<ProgramClaim> claim, io::Directory spare,
@@ -71,6 +86,7 @@ class MemoryRoot {
   std::unique_ptr<ProgramClaim> claim_;  // Goes while the table is locked.
   SpareFiles spare_;
   io::MappedFiles mappings_;
+  std::atomic<std::uint64_t> prepared_{0};  // Names the next one.
 };
 
 }  // namespace cairn::store

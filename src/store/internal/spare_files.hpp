@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kMinFilledBytes = std::uint64_t{1} << 20;
 /// or used again; both times that is asked through its descriptor. A file that another checkpoint has, too, must not
 /// change.
 /// Every call blocks.
-/// Threads: every method may be called from any thread. `take` and `trim` only by who has the root's ProgramClaim.
+/// Threads: every method may be called from any thread; `take`, `make` and `trim` only by who has the ProgramClaim.
 class SpareFiles {
  public:
   /// Opens those of a root. Null where it keeps none: it lies on no tmpfs, in no marked memory, or has no such
@@ -48,6 +48,10 @@ class SpareFiles {
   [[nodiscard]] std::optional<io::FileHandle> take(const io::Directory& to, const std::string& name,
                                                    std::uint64_t bytes,
                                                    const std::function<bool(io::FileId)>& is_in_use);
+  /// Makes a file of `bytes` bytes, not 0, with all of its blocks; it belongs to the rest once `look` has found it.
+  ///
+  /// Errors: OS errors; then it is gone.
+  [[nodiscard]] io::FileHandle make(const std::string& name, std::uint64_t bytes);
   /// Unlinks the largest until no more than these bytes are left. Returns whether any was unlinked.
   bool trim(std::uint64_t most_bytes);
   [[nodiscard]] std::uint64_t bytes() const;
