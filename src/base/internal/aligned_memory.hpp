@@ -35,8 +35,8 @@ class AlignedMemory {
 /// Does nothing where the kernel cannot (before 5.14): the pages then come at the first write.
 void touch(std::byte* data, std::size_t bytes) noexcept;
 
-/// Maps the pages of memory that are present already, and changes none: later accesses take no page faults. Does nothing
-/// where the kernel cannot.
+/// Maps the pages of memory that are present already, and changes none: later accesses take no page faults. Does
+/// nothing where the kernel cannot.
 void map_pages(const std::byte* data, std::size_t bytes) noexcept;
 
 }  // namespace cairn
