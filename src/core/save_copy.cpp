@@ -61,7 +61,7 @@ Awaitable<> SaveJob::copy_files() {
     };
     std::shared_ptr<staging::DataPlane> own(shared_from_this(), &plane());
     Background<io::FileDigest> copied =
-        store::copy_file(std::move(own), original_->source(), path, std::move(create));
+        store::copy_file(std::move(own), original_->source(), path, std::move(create), true);
     files_.add(co_await std::move(copied));
   }
 }

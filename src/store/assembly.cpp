@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/assembly.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <utility>
 
+#include "cairn/base/error.hpp"
+
 #include "async/internal/start.hpp"
+#include "io/internal/stored_memory.hpp"
 #include "staging/internal/staged_file.hpp"
 
 namespace cairn::store {
@@ -12,6 +17,19 @@ namespace {
 
 std::string_view first_of(std::string_view relative) {
   return relative.substr(0, relative.find('/'));
+}
+
+/// Where the system refuses to map it, it is read.
+std::unique_ptr<io::StoredFile> open_mapped(const Source& from, io::Engine& engine,
+                                            const std::string& relative) {
+  try {
+    return std::make_unique<io::StoredMemory>(from.map_file(relative));
+  } catch (const Error& error) {
+    if (error.code() != std::errc::not_enough_memory) {
+      throw;
+    }
+  }
+  return from.open_file(engine, relative, false);
 }
 
 Awaitable<> copy_into(Background<io::FileDigest> copy, std::vector<io::FileDigest>* digests) {
@@ -22,8 +40,13 @@ Awaitable<> copy_into(Background<io::FileDigest> copy, std::vector<io::FileDiges
 
 Background<io::FileDigest> copy_file(std::shared_ptr<staging::DataPlane> plane,
                                      std::shared_ptr<const Source> from, std::string relative,
-                                     CreateFile create) {
+                                     CreateFile create, bool is_held) {
   staging::FileToRead original = from->to_read(relative, true);
+  if (is_held && from->is_in_memory() && original.size_bytes != 0) {
+    original.open = [from, relative](io::Engine& engine, bool) {
+      return open_mapped(*from, engine, relative);
+    };
+  }
   staging::FileToWrite copy;
   copy.name = relative;
   copy.size_bytes = original.size_bytes;

@@ -40,6 +40,7 @@ class DirectorySource : public Source {
     return std::make_unique<io::DiskFile>(engine, root() / relative, bytes, use_direct, open,
                                           is_in_memory_ && !is_elsewhere(relative));
   }
+  [[nodiscard]] bool is_in_memory() const noexcept final { return is_in_memory_; }
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(
       std::string_view relative) const final {
     return io::map_file(open_descriptor(relative, 0), file_bytes(relative).value_or(0), root() / relative);

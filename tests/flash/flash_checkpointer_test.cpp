@@ -107,8 +107,9 @@ TEST_F(FlashCheckpointers, KeepEachStepInMemoryAndSomeOnDisk) {
 }
 
 TEST_F(FlashCheckpointers, PersistTheVeryImage) {
-  save(7, forced()).wait();
+  const SaveResult result = save(7, forced()).wait();
 
+  EXPECT_EQ(result.pool.peak_bytes, 0u) << "it is written from where it lies";
   EXPECT_EQ(checkpointables_metadata(image(7), *context_).uuid, run_->disk().metadata(7).uuid);
 }
 

@@ -27,13 +27,14 @@ namespace cairn::store {
 using CreateFile = std::function<std::unique_ptr<io::NewFile>(const std::string& relative,
                                                               const io::NewFileOptions& options)>;
 
-/// Copies a file of a checkpoint, and compares each byte with its hashes before it ends. Returns its digest.
+/// Copies a file of a checkpoint, and compares each byte with its hashes before it ends. Returns its digest. Of a
+/// checkpoint in memory that `is_held` it is written from where it lies: nobody cuts it meanwhile.
 ///
 /// Ownership: what `create` refers to must live as long as the plane.
 /// Errors:    Errc::checksum_mismatch, naming file and chunk; Errc::not_found; those of `create`; OS errors.
 [[nodiscard]] Background<io::FileDigest> copy_file(std::shared_ptr<staging::DataPlane> plane,
                                                    std::shared_ptr<const Source> from, std::string relative,
-                                                   CreateFile create);
+                                                   CreateFile create, bool is_held = false);
 
 /// Returns the directories in which the files of a manifest lie, those of its checkpointables among them: the first
 /// components of their paths.

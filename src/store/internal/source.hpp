@@ -79,6 +79,8 @@ class Source {
   [[nodiscard]] virtual std::unique_ptr<io::StoredFile> open_file(io::Engine& engine,
                                                                   std::string_view relative,
                                                                   bool use_direct) const = 0;
+  /// Returns whether the files lie in the memory of this machine.
+  [[nodiscard]] virtual bool is_in_memory() const noexcept { return false; }
   /// Maps a file; null where that cannot be.
   ///
   /// Errors: as `open_file`; Errc::io_failure when it is shorter than recorded.
