@@ -277,6 +277,22 @@ std::size_t Memory::most_images() const {
   return static_cast<std::size_t>(std::max<std::uint64_t>(options_.limit_bytes / largest, 1));
 }
 
+bool Memory::is_there() const {
+  const io::Directory& root = root_->directory();
+  if (!root.is_replaced()) {
+    return true;
+  }
+  io::FileStatus status;
+  io::require(io::uninterrupted([&] { return syscalls_.status(root.fd(), status); }), "stat", path_);
+  if (status.links == 0) {
+    return false;
+  }
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("{} is another directory than the one that this program fills, which was moved away",
+                  path_.string()));
+}
+
 bool Memory::make_room(std::uint64_t step) {
   const MutexLock lock(mutex_);
   const bool is_taken =

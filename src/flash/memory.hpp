@@ -60,6 +60,10 @@ class Memory {
   [[nodiscard]] std::optional<std::uint64_t> latest() const;
   [[nodiscard]] bool has(std::uint64_t step) const;
 
+  /// False when somebody has removed it: nothing is saved there from then on.
+  ///
+  /// Errors: Errc::invalid_argument: another directory has its name by now; it is named.
+  [[nodiscard]] bool is_there() const;
   /// Makes room for the image of a step; a damaged one that has its name goes. False when none may give way.
   [[nodiscard]] bool make_room(std::uint64_t step);
   /// There was no memory for it: from here on there is room for one image. False when that was known.

@@ -97,6 +97,10 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
   into.coalesce = false;
   into.create_parents = 0;
   persister.start();  // What can fail, does so before.
+  if (!memory.is_there()) {
+    report_once_gone();
+    return nullptr;
+  }
   std::shared_ptr<FlashSave> save;
   while (!save && memory.make_room(step)) {
     try {
@@ -122,6 +126,16 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
     }
   }
   return save;
+}
+
+/// The steps that are due on disk go there.
+void FlashCheckpointer::State::report_once_gone() {
+  if (!std::exchange(is_reported_gone, true)) {
+    report(std::make_exception_ptr(
+        Error(Errc::not_found,
+              fmt::format("{} was removed: no step is kept in memory until the program starts again",
+                          memory.root().string()))));
+  }
 }
 
 /// Blocks until the image is complete, and enters it.

@@ -34,6 +34,7 @@ struct FlashCheckpointer::State {
   [[nodiscard]] bool is_due_in_memory(std::uint64_t step, const StepOptions& how) const;
   void require_above_images(std::uint64_t step) const;
   void require_open() const;
+  void report_once_gone();
   void settle(flash::FlashSave& save);
   void settle_in_flight() noexcept;
   /// Throw what nobody was told yet: of saves into memory, and of those that should have gone to disk.
@@ -86,6 +87,7 @@ struct FlashCheckpointer::State {
   bool is_closed CAIRN_GUARDED_BY(mutex) = false;
   bool is_giving_up CAIRN_GUARDED_BY(mutex) = false;
   async::Event interrupted CAIRN_GUARDED_BY(mutex);  // There is something better to do than to try again.
+  bool is_reported_gone = false;                     // Of the thread that saves.
   bool is_disk_failing = false;                      // Of the thread that persists: somebody was told.
 
   training::Worker persister;  // First to stop: it uses all above.

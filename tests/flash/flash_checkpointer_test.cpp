@@ -2,6 +2,7 @@
 #include "cairn/flash/flash_checkpointer.hpp"
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -30,6 +31,17 @@ using ::testing::HasSubstr;
 
 class FlashCheckpointers : public testing::ApiTest {
  protected:
+  FlashCheckpointers() : ApiTest(telling(this)) {}
+
+  static ContextOptions telling(FlashCheckpointers* test) {
+    ContextOptions options = small();
+    options.on_lost_failure = [test](const std::string&, const std::exception_ptr& failure) {
+      ++test->told_;
+      test->last_told_ = describe(failure);
+    };
+    return options;
+  }
+
   void SetUp() override {
     if (!std::filesystem::is_directory(testing::kSharedMemory)) {
       GTEST_SKIP() << "no " << testing::kSharedMemory;
@@ -85,6 +97,8 @@ class FlashCheckpointers : public testing::ApiTest {
     }
   }
 
+  int told_ = 0;
+  std::string last_told_;
   std::unique_ptr<testing::TempDir> above_;
   FlashOptions options_;
   std::unique_ptr<FlashCheckpointer> run_;
@@ -267,6 +281,26 @@ TEST_F(FlashCheckpointers, TakeAnotherStructureAsAnotherCheckpoint) {
   start_again();
 
   EXPECT_EQ(run_->load(3, {"state"}).take<Tree>("state"), other);
+}
+
+TEST_F(FlashCheckpointers, GoOnWithTheDiskWhenTheMemoryIsRemoved) {
+  save(1);
+  std::filesystem::remove_all(memory());
+
+  EXPECT_TRUE(save(2).was_skipped());
+  EXPECT_TRUE(save(3, forced()).was_skipped());
+
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(3));
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(last_told_, HasSubstr("r00000 was removed"));
+}
+
+TEST_F(FlashCheckpointers, SaveIntoNoOtherDirectory) {
+  save(1);
+  std::filesystem::rename(memory(), *above_ / "elsewhere");
+  std::filesystem::create_directories(memory() / "r00000");
+
+  EXPECT_THAT([&] { save(2); }, Fails(Errc::invalid_argument, HasSubstr("another directory")));
 }
 
 TEST_F(FlashCheckpointers, AreOneOfAProcess) {

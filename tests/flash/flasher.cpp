@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training with its state in memory, until it is killed: `flasher MEMORY ROOT DISK_EVERY`. It goes on from where it
-// was. A line each:
+// A training with its state in memory, until it is killed: `flasher MEMORY ROOT DISK_EVERY STEPS DIE_AT`. It goes on
+// from where it was, for so many steps (0: without end), and kills itself at a call of the system (0: at none).
+// A line each:
 //   resumed STEP memory | resumed STEP disk | resumed none
 //   saved STEP               that is in memory
+//   closed CALLS             it has come to its end, with so many calls of the system
 // It goes when its parent goes.
 #include <sys/prctl.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -19,6 +24,7 @@
 #include "cairn/flash/flash_checkpointer.hpp"
 
 #include "flash/steps.hpp"
+#include "support/forwarding_syscalls.hpp"
 
 namespace {
 
@@ -26,11 +32,39 @@ void say(const std::string& line) {
   std::cout << line << std::endl;
 }
 
-void train(const char* memory, const char* root, std::uint64_t disk_every) {
+/// The operating system, until the call with a number: that is never made.
+class Deadly final : public cairn::testing::ForwardingSyscalls {
+ public:
+  explicit Deadly(std::uint64_t last) : last_(last) {}
+
+  [[nodiscard]] std::uint64_t calls() const { return calls_; }
+
+ private:
+  std::int64_t pass(const cairn::testing::PassingCall& call) noexcept override {
+    if (++calls_ == last_) {
+      ::kill(::getpid(), SIGKILL);
+    }
+    return call.make();
+  }
+
+  const std::uint64_t last_;
+  std::atomic<std::uint64_t> calls_{0};
+};
+
+void train(const char* memory, const char* root, std::uint64_t disk_every, std::uint64_t steps,
+           std::uint64_t die_at) {
+  const auto calls = std::make_shared<Deadly>(die_at);
+  cairn::ContextOptions how;
+  how.engine = cairn::io::EngineKind::threads;
+  how.worker_threads = 2;
+  how.staging_bytes = std::size_t{64} << 20;
+  how.syscalls = calls;
+  const cairn::Context context(how);
   cairn::FlashOptions options;
   options.memory = memory;
   options.disk.save = cairn::save_when::every_steps(disk_every);
-  cairn::FlashCheckpointer run(root, options);
+  options.disk.keep = cairn::keep::latest(2);
+  cairn::FlashCheckpointer run(root, options, context);
   std::uint64_t step = 0;
   if (std::optional<cairn::FlashResumed> resumed = run.resume({"state"})) {
     step = resumed->step;
@@ -42,7 +76,7 @@ void train(const char* memory, const char* root, std::uint64_t disk_every) {
   } else {
     say("resumed none");
   }
-  for (;; ++step) {
+  for (const std::uint64_t begin = step; steps == 0 || step < begin + steps; ++step) {
     const cairn::Tree state = cairn::flash::state_at(step);
     const cairn::FlashResponse response = run.save(step, {{"state", state}});
     if (!response.was_skipped()) {
@@ -50,17 +84,21 @@ void train(const char* memory, const char* root, std::uint64_t disk_every) {
       say("saved " + std::to_string(step));
     }
   }
+  run.close();
+  say("closed " + std::to_string(calls->calls()));
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (count != 4) {
+  if (count != 6) {
     return 2;
   }
+  const auto number = [&](int index) { return std::strtoull(arguments[index], nullptr, 10); };
   try {
-    train(arguments[1], arguments[2], std::strtoull(arguments[3], nullptr, 10));
+    train(arguments[1], arguments[2], number(3), number(4), number(5));
+    return 0;
   } catch (const std::exception& error) {
     say(std::string("failed: ") + error.what());
   }
