@@ -11,8 +11,6 @@
 #include "cairn/base/error.hpp"
 
 #include "flash/state.hpp"
-#include "io/internal/file.hpp"
-#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/damage.hpp"
 
@@ -31,12 +29,7 @@ bool FlashCheckpointer::State::is_on_disk(std::uint64_t step) {
 
 Loaded FlashCheckpointer::State::load_image(std::uint64_t step, const Requests& requests,
                                             const LoadOptions& how) {
-  const std::filesystem::path path = memory.path(step);
-  const store::CheckpointHold hold(io::Directory::open(syscalls, path));
-  if (!hold.is_held()) {
-    throw Error(Errc::not_found, fmt::format("{} is being removed", path.string()));
-  }
-  return load_checkpointables(path, requests, how, context);
+  return load_checkpointables(memory.path(step), requests, how, context);
 }
 
 bool FlashCheckpointer::State::is_damage(std::uint64_t step, const std::exception_ptr& why) const {

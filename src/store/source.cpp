@@ -16,6 +16,7 @@
 #include "io/internal/disk_file.hpp"
 #include "io/internal/mapped_file.hpp"
 #include "store/commit_record.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/memory_mark.hpp"
 #include "store/names.hpp"
@@ -42,7 +43,7 @@ class DirectorySource : public Source {
   }
   [[nodiscard]] bool is_in_memory() const noexcept final { return is_in_memory_; }
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(
-      std::string_view relative) const final {
+      std::string_view relative) const override {
     return io::map_file(open_descriptor(relative, 0), file_bytes(relative).value_or(0), root() / relative);
   }
 
@@ -54,12 +55,29 @@ class DirectorySource : public Source {
   const bool is_in_memory_;
 };
 
+/// In memory it holds the checkpoint, whose files could else become those of another one while it is read; so do the
+/// mappings that it gives away.
 class CommittedSource final : public DirectorySource {
  public:
   /// Offers these of its checkpointables.
+  ///
+  /// Errors: Errc::not_found: somebody is about to remove it.
   CommittedSource(std::filesystem::path path, CommittedDirectory checkpoint, std::vector<SourceItem> items)
       : DirectorySource(std::move(path), std::move(items), checkpoint.directory()),
-        checkpoint_(std::move(checkpoint)) {}
+        checkpoint_(std::move(checkpoint)) {
+    if (is_in_memory()) {
+      hold_ = std::make_shared<const CheckpointHold>(checkpoint_.directory());
+      if (!hold_->is_held() || checkpoint_.directory().is_replaced()) {
+        throw Error(Errc::not_found, fmt::format("{} is being removed or replaced", root().string()));
+      }
+    }
+  }
+
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(
+      std::string_view relative) const override {
+    const auto held = std::make_shared<HeldMapping>(hold_, DirectorySource::map_file(relative));
+    return {held, held->second.get()};
+  }
 
   [[nodiscard]] const io::Directory* directory() const noexcept override { return &checkpoint_.directory(); }
   [[nodiscard]] const Manifest* manifest() const noexcept override { return &checkpoint_.manifest(); }
@@ -84,11 +102,15 @@ class CommittedSource final : public DirectorySource {
   }
 
  private:
+  using HeldMapping =
+      std::pair<std::shared_ptr<const CheckpointHold>, std::shared_ptr<const std::span<const std::byte>>>;
+
   [[nodiscard]] io::FileHandle open_descriptor(std::string_view relative, int flags) const override {
     return checkpoint_.open_file(relative, flags);
   }
 
   const CommittedDirectory checkpoint_;
+  std::shared_ptr<const CheckpointHold> hold_;  // Null: its files never change.
 };
 
 /// Returns whether a directory is a checkpoint, sound or not; what may not be looked into is not.

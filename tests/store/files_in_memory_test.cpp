@@ -4,14 +4,16 @@
 #include <memory>
 #include <string>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/new_file.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/source.hpp"
 #include "store/internal/staged_directory.hpp"
 #include "store/sample_checkpoint.hpp"
+#include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::store {
@@ -78,6 +80,27 @@ TEST_F(FilesInMemory, AreReadAsWhatIsInThePageCacheIs) {
   EXPECT_FALSE(
       open_committed_source(syscalls_, *memory_ / "step")->open_file(*engine_, file, true)->is_cached())
       << "a tmpfs tells by now what is cached: nobody needs to ask for the file system";
+}
+
+TEST_F(FilesInMemory, AreHeldWhileTheyAreReadOrMapped) {
+  save_sample(*engine_, *memory_ / "step", "some text");
+  const io::Directory root = io::Directory::open(syscalls_, memory_->path());
+  const auto is_in_use = [&] { return CheckpointLock(root, "step").is_in_use(); };
+  EXPECT_FALSE(is_in_use());
+
+  std::shared_ptr<const Source> source = open_committed_source(syscalls_, *memory_ / "step");
+  EXPECT_TRUE(is_in_use());
+  auto mapped = source->map_file("state/data");
+  source.reset();
+  EXPECT_TRUE(is_in_use());
+  EXPECT_EQ(mapped->size(), 9u);
+  mapped.reset();
+  EXPECT_FALSE(is_in_use());
+
+  CheckpointLock lock(root, "step");
+  EXPECT_FALSE(lock.is_in_use());  // From here on nobody begins to read it.
+  EXPECT_THAT([&] { static_cast<void>(open_committed_source(syscalls_, *memory_ / "step")); },
+              testing::Fails(Errc::not_found, ::testing::HasSubstr("being removed")));
 }
 
 }  // namespace
