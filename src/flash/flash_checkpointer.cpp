@@ -61,6 +61,7 @@ flash::Memory::Options memory_options(const FlashOptions& options, const std::fi
   memory.memory = io::named_path(std::filesystem::absolute(options.memory));
   memory.root = root;
   memory.limit_bytes = options.memory_bytes;
+  memory.step_zero = options.disk.names.format.name(0);
   memory.may_lose_the_only_image = options.may_lose_the_only_image;
   return memory;
 }

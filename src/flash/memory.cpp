@@ -140,6 +140,7 @@ void require_mark(const io::Directory& memory, const Memory::Options& options,
     mark.run = run;
     mark.root = options.root;
     mark.limit_bytes = options.limit_bytes;
+    mark.step_zero = options.step_zero;
     write_once(memory, store::kMemoryMarkName, store::encode_mark(mark), random);
   }
   const store::MemoryMark mark =

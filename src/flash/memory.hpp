@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/internal/mutex.hpp"
@@ -44,6 +45,7 @@ class Memory {
     std::filesystem::path memory;
     std::filesystem::path root;  ///< On disk; made where it is missing.
     std::uint64_t limit_bytes = 0;
+    std::string step_zero = "0";  ///< As MemoryMark::step_zero.
     bool may_lose_the_only_image = false;
   };
 

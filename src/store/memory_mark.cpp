@@ -34,6 +34,7 @@ std::string encode_mark(const MemoryMark& mark) {
   json.key("root").value(std::string_view(mark.root.native()));
   json.key("limit_bytes").value(mark.limit_bytes);
   json.key("ranks").value(std::uint64_t{mark.ranks});
+  json.key("step_zero").value(std::string_view(mark.step_zero));
   json.end();
   return text;
 }
@@ -57,6 +58,8 @@ MemoryMark parse_mark(std::string_view text, const std::filesystem::path& path) 
       mark.run = json.read_string();
     } else if (*key == "root") {
       mark.root = std::string(json.read_string());
+    } else if (*key == "step_zero") {
+      mark.step_zero = json.read_string();
     } else if (*key == "limit_bytes") {
       mark.limit_bytes = json.read_unsigned();
     } else if (*key == "ranks") {

@@ -104,6 +104,18 @@ std::optional<ClaimRecord> parse_claim(std::string_view bytes) {
   return encode_claim(record) == bytes ? std::optional(record) : std::nullopt;
 }
 
+ClaimLook look_at_claim(const io::Directory& root) {
+  if (!root.status(kProgramName)) {
+    return {};
+  }
+  const std::filesystem::path path = root.path() / kProgramName;
+  const io::FileHandle file = open_claim(root, path);
+  ClaimLook look;
+  look.is_free = file.syscalls().try_lock_for_process(file.fd()) != -EAGAIN;
+  look.record = read_record(file, path);
+  return look;
+}
+
 ProgramClaim::ProgramClaim(const io::Directory& root, std::uint32_t rank, const RandomSource& random)
     : path_(root.path() / kProgramName), file_(open_claim(root, path_)) {
   const int locked = file_.syscalls().try_lock_for_process(file_.fd());

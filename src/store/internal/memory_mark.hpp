@@ -24,6 +24,7 @@ struct MemoryMark {
   std::filesystem::path root;     ///< That directory: where images are persisted.
   std::uint64_t limit_bytes = 0;  ///< Most memory of all ranks; 0: none is set.
   std::uint32_t ranks = 1;
+  std::string step_zero = "0";  ///< What step 0 would be called on disk: the others are called likewise.
   friend bool operator==(const MemoryMark&, const MemoryMark&) = default;
 };
 

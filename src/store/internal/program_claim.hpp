@@ -29,6 +29,17 @@ struct ClaimRecord {
 /// Nothing for any other bytes than those of `encode_claim`.
 [[nodiscard]] std::optional<ClaimRecord> parse_claim(std::string_view bytes);
 
+/// What somebody sees who looks at a claim.
+struct ClaimLook {
+  bool is_free = true;                ///< No program has it.
+  std::optional<ClaimRecord> record;  ///< Of the last program; nothing where that cannot be read.
+};
+
+/// Looks at the claim of a root. Not for the process that has it, which would lose it by that.
+///
+/// Errors: OS errors.
+[[nodiscard]] ClaimLook look_at_claim(const io::Directory& root);
+
 /// The right to fill checkpoints in a root in memory, and to change their files: a lock of the process on
 /// `.cairn-program`, which ends with it, however it ends.
 ///

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flash/internal/agent.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/api/find.hpp"
+
+#include "api/fixture.hpp"
+#include "flash/steps.hpp"
+#include "support/process.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::flash {
+namespace {
+
+using ::testing::StartsWith;
+
+class Agents : public testing::ApiTest {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::is_directory(testing::kSharedMemory)) {
+      GTEST_SKIP() << "no " << testing::kSharedMemory;
+    }
+    above_ = std::make_unique<testing::TempDir>(testing::kSharedMemory);
+  }
+
+  [[nodiscard]] std::filesystem::path memory() const { return *above_ / "run"; }
+  [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
+
+  [[nodiscard]] std::unique_ptr<testing::Process> start(std::vector<std::string> program,
+                                                        int restarts = 0) const {
+    std::vector<std::string> words = {memory(), root(), "100", std::to_string(restarts)};
+    words.insert(words.end(), program.begin(), program.end());
+    return std::make_unique<testing::Process>(CAIRN_LAST_WORD, std::move(words));
+  }
+
+  /// A training that saves steps without end, or so many, or dies at a call of the system.
+  [[nodiscard]] std::vector<std::string> flasher(int steps = 0, int die_at = 0) const {
+    return {CAIRN_FLASHER, memory(), root(), "1000000", std::to_string(steps), std::to_string(die_at)};
+  }
+
+  /// The newest step on disk.
+  [[nodiscard]] std::optional<std::uint64_t> on_disk() const {
+    const std::optional<FoundCheckpoint> found = latest_checkpoint(root(), {}, *context_);
+    return found ? std::optional(std::stoull(found->name)) : std::nullopt;
+  }
+
+  static std::optional<std::uint64_t> last_saved(const std::vector<std::string>& said) {
+    std::optional<std::uint64_t> last;
+    for (const std::string& line : said) {
+      if (line.starts_with("saved ")) {
+        last = std::stoull(line.substr(6));
+      }
+    }
+    return last;
+  }
+
+  std::unique_ptr<testing::TempDir> above_;
+};
+
+TEST_F(Agents, HaveTheLastWordForAProgramThatDies) {
+  const std::unique_ptr<testing::Process> whole = start(flasher(3));
+  const std::vector<std::string> orderly = whole->finish();
+  EXPECT_EQ(on_disk(), 0u) << "what has ended in order is left as it is";
+
+  const std::vector<std::string> said = start(flasher(0, 800))->finish();
+
+  const std::optional<std::uint64_t> last = last_saved(said);
+  ASSERT_TRUE(last);
+  ASSERT_TRUE(on_disk());
+  EXPECT_GE(*on_disk(), *last);
+  EXPECT_LE(*on_disk(), *last + 1);
+  EXPECT_EQ(load(root() / std::to_string(*on_disk()), {}, *context_), state_at(*on_disk()));
+}
+
+TEST_F(Agents, StartAProgramAgainThatDies) {
+  const std::vector<std::string> said = start(flasher(0, 800), 2)->finish();
+
+  EXPECT_EQ(std::count_if(said.begin(), said.end(),
+                          [](const std::string& line) { return line.starts_with("resumed"); }),
+            3);
+}
+
+TEST_F(Agents, PassATermOnAndPersistTheNewest) {
+  const std::unique_ptr<testing::Process> agent = start(flasher());
+  EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
+  EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+  EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+
+  agent->signal(SIGTERM);
+  static_cast<void>(agent->finish());
+
+  ASSERT_TRUE(on_disk());
+  EXPECT_GE(*on_disk(), 1u);
+}
+
+TEST_F(Agents, PersistNothingThatIsThere) {
+  static_cast<void>(start(flasher(0, 800))->finish());
+  const std::optional<std::uint64_t> before = on_disk();
+
+  EXPECT_EQ(persist_newest(memory(), root(), *context_), std::nullopt);
+
+  EXPECT_EQ(on_disk(), before);
+}
+
+}  // namespace
+}  // namespace cairn::flash
