@@ -37,7 +37,7 @@ using testing::TempDir;
 
 constexpr std::uint64_t kBytes = (std::uint64_t{2} << 20) + 17;
 
-ino_t inode_of(const std::filesystem::path& path) {
+ino_t inode_at(const std::filesystem::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
@@ -113,13 +113,13 @@ class MemoryRoots : public ::testing::Test {
 TEST_F(MemoryRoots, UseTheMemoryOfWhatIsRemovedAgainWhereItIsMapped) {
   const std::shared_ptr<MemoryRoot> held = claim();
   const std::byte* const before = save("1", 'a');
-  const ino_t inode = inode_of(file_of("1"));
+  const ino_t inode = inode_at(file_of("1"));
 
   remove("1");
   EXPECT_EQ(spare_files(), 1u);
   EXPECT_EQ(save("2", 'b'), before);
 
-  EXPECT_EQ(inode_of(file_of("2")), inode);
+  EXPECT_EQ(inode_at(file_of("2")), inode);
   EXPECT_EQ(spare_files(), 0u);
   EXPECT_EQ(load_sample(root_ / "2"), std::string(kBytes, 'b'));
   EXPECT_EQ(held->mapped_files(), 1u);
@@ -129,17 +129,17 @@ TEST_F(MemoryRoots, CutWhatIsLargerAndLeaveWhatIsSmaller) {
   const std::shared_ptr<MemoryRoot> held = claim();
   save("1", 'a', kBytes);
   save("2", 'a', 2 * kBytes);
-  const ino_t small = inode_of(file_of("1"));
-  const ino_t large = inode_of(file_of("2"));
+  const ino_t small = inode_at(file_of("1"));
+  const ino_t large = inode_at(file_of("2"));
   remove("1");
   remove("2");
 
   save("3", 'b', kBytes + 1);
-  EXPECT_EQ(inode_of(file_of("3")), large);
+  EXPECT_EQ(inode_at(file_of("3")), large);
   EXPECT_EQ(load_sample(root_ / "3"), std::string(kBytes + 1, 'b'));
 
   save("4", 'c', kBytes + 1);
-  EXPECT_NE(inode_of(file_of("4")), small);
+  EXPECT_NE(inode_at(file_of("4")), small);
   EXPECT_EQ(spare_files(), 1u);
 }
 
@@ -166,11 +166,11 @@ TEST_F(MemoryRoots, TakeNoFileWithHoles) {
   const std::shared_ptr<MemoryRoot> held = claim();
   testing::write_text(root_ / ".cairn-spare/1", "");
   std::filesystem::resize_file(root_ / ".cairn-spare/1", kBytes);
-  const ino_t inode = inode_of(root_ / ".cairn-spare/1");
+  const ino_t inode = inode_at(root_ / ".cairn-spare/1");
 
   save("1", 'a');
 
-  EXPECT_NE(inode_of(file_of("1")), inode);
+  EXPECT_NE(inode_at(file_of("1")), inode);
 }
 
 TEST_F(MemoryRoots, KeepNoMoreThanTheirLimit) {
