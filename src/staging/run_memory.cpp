@@ -130,6 +130,8 @@ RunMemory::~RunMemory() {
   release();
 }
 
+RunMemory::RunMemory(std::span<std::byte> kept) : parts_(1, kept) {}
+
 RunMemory::RunMemory(Buffer whole) : whole_(std::move(whole)), parts_(1, whole_.bytes()) {}
 
 RunMemory::RunMemory(RunMemory&& other) noexcept

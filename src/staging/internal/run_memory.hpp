@@ -24,7 +24,7 @@ class RunMemory {
   RunMemory();
   explicit RunMemory(Buffer whole);
   /// Memory that somebody else keeps.
-  explicit RunMemory(std::span<std::byte> kept) : parts_(1, kept) {}
+  explicit RunMemory(std::span<std::byte> kept);
   ~RunMemory();
   RunMemory(RunMemory&& other) noexcept;
   RunMemory& operator=(RunMemory&& other) noexcept;
