@@ -22,6 +22,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/step_format.hpp"
 
+#include "core/internal/disk_calls.hpp"
+#include "flash/memory.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/damage.hpp"
 #include "store/internal/memory_mark.hpp"
@@ -31,7 +33,6 @@
 namespace cairn::flash {
 namespace {
 
-constexpr std::string_view kRank = "r00000";
 constexpr int kLookAgainMs = 20;
 constexpr int kBySignal = 128;
 constexpr int kNotFound = 127;
@@ -54,10 +55,6 @@ std::vector<std::uint64_t> steps_in(const io::Directory& directory, const StepFo
   }
   std::sort(steps.rbegin(), steps.rend());
   return steps;
-}
-
-io::Syscalls& calls_of(const Context& context) {
-  return context.options().syscalls ? *context.options().syscalls : io::posix_syscalls();
 }
 
 void tell(const std::string& what) {
@@ -175,7 +172,8 @@ class Agent {
   }
 
   [[nodiscard]] store::ClaimLook look() const {
-    return store::look_at_claim(io::Directory::open(calls_of(*context_), options_.memory / kRank));
+    return store::look_at_claim(
+        io::Directory::open(core::DiskCalls(*context_).syscalls(), options_.memory / kRankName));
   }
 
   [[nodiscard]] bool is_claim_free() const {
@@ -223,15 +221,15 @@ class Agent {
 
 std::optional<std::uint64_t> persist_newest(const std::filesystem::path& memory,
                                             const std::filesystem::path& root, const Context& context) {
-  io::Syscalls& syscalls = calls_of(context);
-  const io::Directory images = io::Directory::open(syscalls, memory / kRank);
+  io::Syscalls& syscalls = core::DiskCalls(context).syscalls();
+  const io::Directory images = io::Directory::open(syscalls, memory / kRankName);
   const std::optional<store::MemoryMark> mark = store::read_mark_above(images);
   const io::Directory steps = io::Directory::open(syscalls, root);
-  const std::string run = io::read_small_file(steps, ".cairn-flash/run", store::kMaxMarkBytes);
+  const std::string run = run_in(steps).value_or("none");
   if (!mark || mark->run != run) {
     throw Error(Errc::invalid_argument,
                 fmt::format("{} is the memory of run {}; {} has run {}", memory.string(),
-                            mark ? mark->run : std::string("none"), root.string(), run));
+                            mark ? mark->run : "none", root.string(), run));
   }
   const StepFormat format = format_of(mark->step_zero);
   const std::vector<std::uint64_t> on_disk = steps_in(steps, format);
@@ -239,7 +237,7 @@ std::optional<std::uint64_t> persist_newest(const std::filesystem::path& memory,
     if (!on_disk.empty() && step <= on_disk.front()) {
       break;
     }
-    const std::filesystem::path image = memory / kRank / std::to_string(step);
+    const std::filesystem::path image = memory / kRankName / std::to_string(step);
     try {
       copy_checkpoint(image, root / format.name(step), {}, context);
       return step;

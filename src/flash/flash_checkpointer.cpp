@@ -81,7 +81,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       persisting(persisting_options(where)) {
   for (const Image& image : memory.images()) {
     if (!image.is_damaged && is_on_disk(image.step)) {
-      memory.set_on_disk(image.step);
+      memory.set(image.step, &Image::is_on_disk);
     }
   }
 }
@@ -178,7 +178,7 @@ Loaded FlashCheckpointer::load(std::uint64_t step, const Requests& requests, con
       if (!state.is_damage(step, std::current_exception())) {
         throw;
       }
-      state.memory.set_damaged(step);
+      state.memory.set(step, &Image::is_damaged);
       const std::vector<std::uint64_t> steps = state.disk.steps();
       if (!std::binary_search(steps.begin(), steps.end(), step)) {
         throw;

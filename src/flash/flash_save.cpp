@@ -12,33 +12,16 @@
 #include "coord/internal/borrowed_caller_thread.hpp"
 
 namespace cairn::flash {
-namespace {
-
-/// The result of a save to disk or into memory.
-template <class Response>
-SaveResult result_of(const Response& response, FlashSave::Patience patience) {
-  return patience ? response.wait(*patience) : response.wait();
-}
-
-}  // namespace
 
 FlashSave::FlashSave(std::uint64_t step, AsyncResponse memory, bool is_due_on_disk)
-    : step_(step),
-      is_straight_(false),
-      was_skipped_(false),
-      is_to_be_persisted_(is_due_on_disk),
-      memory_(std::move(memory)) {}
+    : step_(step), was_skipped_(false), is_to_be_persisted_(is_due_on_disk), memory_(std::move(memory)) {}
 
 FlashSave::FlashSave(std::uint64_t step, StepResponse disk, bool was_skipped)
-    : step_(step),
-      is_straight_(true),
-      was_skipped_(was_skipped),
-      is_to_be_persisted_(false),
-      disk_(std::move(disk)) {}
+    : step_(step), was_skipped_(was_skipped), is_to_be_persisted_(false), disk_(std::move(disk)) {}
 
-SaveResult FlashSave::wait_in_memory(Patience patience) {
+SaveResult FlashSave::wait_in_memory(Timeout timeout) {
   try {
-    return is_straight_ ? result_of(disk_, patience) : result_of(memory_, patience);
+    return disk_ ? disk_.wait(timeout) : memory_.wait(timeout);
   } catch (const Error& error) {
     if (error.code() != Errc::still_running) {
       tell();
@@ -47,14 +30,11 @@ SaveResult FlashSave::wait_in_memory(Patience patience) {
   }
 }
 
-SaveResult FlashSave::wait(Patience patience) {
+SaveResult FlashSave::wait(Timeout timeout) {
   if (!is_to_be_persisted_) {
-    return wait_in_memory(patience);
+    return wait_in_memory(timeout);
   }
-  coord::Coordinator& alone = *coord::single_process();
-  if (!patience) {
-    coord::wait_with_progress(alone, ended_);
-  } else if (!coord::wait_with_progress(alone, ended_, *patience, system_clock())) {
+  if (!coord::wait_with_progress(*coord::single_process(), ended_, timeout, system_clock())) {
     throw Error(Errc::still_running, fmt::format("step {} is not on disk yet", step_));
   }
   const MutexLock lock(mutex_);
@@ -111,20 +91,10 @@ bool FlashResponse::was_skipped() const {
   return save_ && save_->was_skipped();
 }
 
-void FlashResponse::wait_in_memory() const {
-  if (save_) {
-    save_->wait_in_memory(std::nullopt);
-  }
-}
-
 void FlashResponse::wait_in_memory(Timeout timeout) const {
   if (save_) {
     save_->wait_in_memory(timeout);
   }
-}
-
-SaveResult FlashResponse::wait() const {
-  return save_ ? save_->wait(std::nullopt) : SaveResult();
 }
 
 SaveResult FlashResponse::wait(Timeout timeout) const {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
 
+#include "cairn/base/timeout.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/training/step_response.hpp"
 
@@ -21,9 +21,6 @@ namespace cairn::flash {
 /// Threads: every method may be called from any thread.
 class FlashSave {
  public:
-  /// How long to wait; nothing: for ever.
-  using Patience = std::optional<std::chrono::nanoseconds>;
-
   /// Into memory; `is_due_on_disk`: it ends when it was persisted.
   FlashSave(std::uint64_t step, AsyncResponse memory, bool is_due_on_disk);
   /// Straight to disk, if it is due there; `was_skipped`: it was due in memory, too.
@@ -36,11 +33,11 @@ class FlashSave {
   /// Blocks until the image is complete, or what goes straight to disk is there; for users, who are told here.
   ///
   /// Errors: what went wrong; Errc::still_running.
-  SaveResult wait_in_memory(Patience patience);
+  SaveResult wait_in_memory(Timeout timeout);
   /// Blocks until it has ended; for users, who are told here.
   ///
   /// Errors: as above.
-  SaveResult wait(Patience patience);
+  SaveResult wait(Timeout timeout);
 
   /// Blocks until the image is complete; for who has begun it, who is told once by `on_end` of how it has ended (null:
   /// it is complete), however often this is called.
@@ -58,10 +55,9 @@ class FlashSave {
 
  private:
   const std::uint64_t step_;
-  const bool is_straight_;
   const bool was_skipped_;
   const bool is_to_be_persisted_;
-  const AsyncResponse memory_;
+  const AsyncResponse memory_;  // Empty, or `disk_` is.
   const StepResponse disk_;
   std::once_flag settled_;
 

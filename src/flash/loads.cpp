@@ -69,7 +69,7 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
       }
       passed_over.push_back({path, error.code(), error.what()});
     }
-    memory.set_damaged(image.step);
+    memory.set(image.step, &Image::is_damaged);
   }
   return std::nullopt;
 }

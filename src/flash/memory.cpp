@@ -33,7 +33,6 @@ constexpr std::uint32_t kOpenToOthers = 0077;
 constexpr std::string_view kRunDirectory = ".cairn-flash";
 constexpr std::string_view kRunName = "run";
 constexpr std::size_t kMaxRunBytes = 100;
-constexpr std::string_view kRankName = "r00000";
 /// A program that was killed has its memory until the kernel has taken it apart.
 constexpr std::chrono::seconds kMostWait{5};
 constexpr std::chrono::milliseconds kLookAgain{10};
@@ -116,22 +115,25 @@ void write_once(const io::Directory& directory, std::string_view name, std::stri
 }
 
 /// The name of the run whose steps are in this directory; one that has none gets one.
-std::string run_of(io::Syscalls& syscalls, const std::filesystem::path& root,
-                   const store::RandomSource& random) {
+std::string name_run(io::Syscalls& syscalls, const std::filesystem::path& root,
+                     const store::RandomSource& random) {
   make_directory(syscalls, AT_FDCWD, root, root, io::kDirectoryMode);
   const io::Directory steps = io::Directory::open(syscalls, root);
   make_directory(syscalls, steps.fd(), std::string(kRunDirectory), root / kRunDirectory);
-  const io::Directory own = steps.open_directory(kRunDirectory);
-  if (!own.status(kRunName)) {
-    write_once(own, kRunName, store::to_string(store::make_uuid(random)), random);
+  std::optional<std::string> run = run_in(steps);
+  if (!run) {
+    write_once(steps.open_directory(kRunDirectory), kRunName, store::to_string(store::make_uuid(random)),
+               random);
     steps.sync();
+    run = run_in(steps);
   }
-  return io::read_small_file(own, kRunName, kMaxRunBytes);
+  return run.value();
 }
 
-void require_mark(const io::Directory& memory, const Memory::Options& options,
-                  const store::RandomSource& random) {
-  const std::string run = run_of(memory.syscalls(), options.root, random);
+/// Makes the mark and the directory of the rank where they are missing. Refuses the memory of another run.
+void require_own(const io::Directory& memory, const Memory::Options& options,
+                 const store::RandomSource& random) {
+  const std::string run = name_run(memory.syscalls(), options.root, random);
   if (!memory.status(store::kMemoryMarkName)) {
     if (!memory.list().empty()) {
       refuse(memory.path(), fmt::format("it is not empty, and has no {}", store::kMemoryMarkName));
@@ -143,19 +145,20 @@ void require_mark(const io::Directory& memory, const Memory::Options& options,
     mark.step_zero = options.step_zero;
     write_once(memory, store::kMemoryMarkName, store::encode_mark(mark), random);
   }
-  const store::MemoryMark mark =
-      store::parse_mark(io::read_small_file(memory, store::kMemoryMarkName, store::kMaxMarkBytes),
-                        memory.path() / store::kMemoryMarkName);
-  if (mark.run != run) {
-    refuse(memory.path(), fmt::format("it is that of run {}, with its steps in {}; {} has run {}", mark.run,
-                                      mark.root.string(), options.root.string(), run));
+  const std::string name(kRankName);
+  make_directory(memory.syscalls(), memory.fd(), name, memory.path() / name);
+  const std::optional<store::MemoryMark> mark = store::read_mark_above(memory.open_directory(name));
+  if (!mark) {
+    refuse(memory.path(), fmt::format("its {} is not a file of this user", store::kMemoryMarkName));
+  }
+  if (mark->run != run) {
+    refuse(memory.path(), fmt::format("it is that of run {}, with its steps in {}; {} has run {}", mark->run,
+                                      mark->root.string(), options.root.string(), run));
   }
 }
 
 std::shared_ptr<store::MemoryRoot> claim_in_time(const io::Directory& memory,
                                                  const store::RandomSource& random) {
-  const std::string name(kRankName);
-  make_directory(memory.syscalls(), memory.fd(), name, memory.path() / name);
   const auto end = std::chrono::steady_clock::now() + kMostWait;
   while (true) {
     try {
@@ -173,7 +176,7 @@ std::shared_ptr<store::MemoryRoot> open_root(const Memory::Options& options, io:
                                              const store::RandomSource& random) {
   require_apart(options.memory, options.root);
   const io::Directory memory = open_memory(syscalls, options.memory);
-  require_mark(memory, options, random);
+  require_own(memory, options, random);
   return claim_in_time(memory, random);
 }
 
@@ -186,6 +189,18 @@ bool is_of(const Image& image, std::uint64_t step) {
 }
 
 }  // namespace
+
+std::optional<std::string> run_in(const io::Directory& steps) {
+  const std::string name = fmt::format("{}/{}", kRunDirectory, kRunName);
+  try {
+    return io::read_small_file(steps, name, kMaxRunBytes);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
 
 std::optional<std::size_t> image_to_retire(std::span<const Image> images, bool has_room_for_one,
                                            bool may_lose_the_only_one) {
@@ -376,25 +391,13 @@ void Memory::add(std::uint64_t step, std::uint64_t bytes) {
   root_->trim(images_.size() >= most_images() ? 0 : bytes);
 }
 
-void Memory::change(std::uint64_t step, const std::function<void(Image& image)>& how) {
+void Memory::set(std::uint64_t step, bool Image::*what, bool is_so) {
   const MutexLock lock(mutex_);
   for (Image& image : images_) {
     if (is_of(image, step)) {
-      how(image);
+      image.*what = is_so;
     }
   }
-}
-
-void Memory::set_damaged(std::uint64_t step) {
-  change(step, [](Image& image) { image.is_damaged = true; });
-}
-
-void Memory::set_on_disk(std::uint64_t step) {
-  change(step, [](Image& image) { image.is_on_disk = true; });
-}
-
-void Memory::set_wanted(std::uint64_t step, bool is_wanted) {
-  change(step, [is_wanted](Image& image) { image.is_wanted = is_wanted; });
 }
 
 void Memory::retire_above(std::uint64_t step) {

@@ -9,14 +9,24 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/internal/mutex.hpp"
+#include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
 #include "store/internal/memory_root.hpp"
 #include "store/internal/uuid.hpp"
 
 namespace cairn::flash {
+
+/// Where the images of a memory lie: those of its only rank.
+inline constexpr std::string_view kRankName = "r00000";
+
+/// Returns the name of the run whose steps lie in a directory; nothing where it has none.
+///
+/// Errors: OS errors.
+[[nodiscard]] std::optional<std::string> run_in(const io::Directory& steps);
 
 /// A checkpoint in memory.
 struct Image {
@@ -77,9 +87,8 @@ class Memory {
   void prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) noexcept;
   /// An image is complete.
   void add(std::uint64_t step, std::uint64_t bytes);
-  void set_damaged(std::uint64_t step);
-  void set_on_disk(std::uint64_t step);
-  void set_wanted(std::uint64_t step, bool is_wanted);
+  /// Says something of an image; of one that is gone it says nothing.
+  void set(std::uint64_t step, bool Image::*what, bool is_so = true);
   /// Gives up the images above a step.
   ///
   /// Errors: EBUSY when somebody reads one.
@@ -92,7 +101,6 @@ class Memory {
   /// False when somebody reads it.
   [[nodiscard]] bool try_retire(std::uint64_t step) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::size_t most_images() const CAIRN_REQUIRES(mutex_);
-  void change(std::uint64_t step, const std::function<void(Image& image)>& how);
 
   const Options options_;
   io::Syscalls& syscalls_;

@@ -78,8 +78,8 @@ void FlashCheckpointer::State::persist(const std::shared_ptr<FlashSave>& save) n
     try {
       SaveResult result = copy_to_disk(step);
       is_disk_failing = false;
-      memory.set_on_disk(step);
-      memory.set_wanted(step, false);
+      memory.set(step, &Image::is_on_disk);
+      memory.set(step, &Image::is_wanted, false);
       save->end(std::move(result));
       return;
     } catch (...) {
@@ -93,12 +93,11 @@ void FlashCheckpointer::State::persist(const std::shared_ptr<FlashSave>& save) n
     }
   }
   if (is_damage(step, why)) {
-    memory.set_damaged(step);
+    memory.set(step, &Image::is_damaged);
   }
   {
     const MutexLock lock(mutex);
-    lost = save;
-    loss = with_context(why, fmt::format("step {}", step));
+    loss = {save, with_context(why, fmt::format("step {}", step))};
   }
   give_up(*save, std::move(why));
 }
@@ -149,7 +148,7 @@ bool FlashCheckpointer::State::wait_to_try_again(unsigned attempt) {
 
 void FlashCheckpointer::State::give_up(FlashSave& save, std::exception_ptr why) noexcept {
   copies.drop_plan(save.step());
-  memory.set_wanted(save.step(), false);
+  memory.set(save.step(), &Image::is_wanted, false);
   save.fail(std::move(why));
 }
 

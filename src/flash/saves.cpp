@@ -143,13 +143,12 @@ void FlashCheckpointer::State::settle(FlashSave& save) {
   save.settle([&](const SaveResult& image, const std::exception_ptr& why) {
     if (!why) {
       memory.add(save.step(), image.bytes);
-      memory.set_wanted(save.step(), save.is_to_be_persisted());
+      memory.set(save.step(), &Image::is_wanted, save.is_to_be_persisted());
     }
     const MutexLock lock(mutex);
     if (in_flight.get() == &save) {
       if (why) {
-        failed = in_flight;
-        failure = with_context(why, fmt::format("step {}", save.step()));
+        failure = {in_flight, with_context(why, fmt::format("step {}", save.step()))};
       }
       in_flight.reset();
     }
@@ -170,30 +169,28 @@ void FlashCheckpointer::State::settle_in_flight() noexcept {
   }
 }
 
-void FlashCheckpointer::State::throw_failure() {
-  std::shared_ptr<FlashSave> save;
-  std::exception_ptr why;
-  {
-    const MutexLock lock(mutex);
-    save = std::exchange(failed, nullptr);
-    why = std::exchange(failure, nullptr);
-  }
-  if (save && !save->tell()) {
-    std::rethrow_exception(why);
+void FlashCheckpointer::State::rethrow(const Failure& untold) {
+  if (untold.save && !untold.save->tell()) {
+    std::rethrow_exception(untold.why);
   }
 }
 
-void FlashCheckpointer::State::throw_loss() {
-  std::shared_ptr<FlashSave> save;
-  std::exception_ptr why;
+void FlashCheckpointer::State::throw_failure() {
+  Failure untold;
   {
     const MutexLock lock(mutex);
-    save = std::exchange(lost, nullptr);
-    why = std::exchange(loss, nullptr);
+    untold = std::exchange(failure, {});
   }
-  if (save && !save->tell()) {
-    std::rethrow_exception(why);
+  rethrow(untold);
+}
+
+void FlashCheckpointer::State::throw_loss() {
+  Failure untold;
+  {
+    const MutexLock lock(mutex);
+    untold = std::exchange(loss, {});
   }
+  rethrow(untold);
 }
 
 }  // namespace cairn

@@ -37,7 +37,13 @@ struct FlashCheckpointer::State {
   void report_once_gone();
   void settle(flash::FlashSave& save);
   void settle_in_flight() noexcept;
-  /// Throw what nobody was told yet: of saves into memory, and of those that should have gone to disk.
+  /// What a save has failed with that nobody was told of yet.
+  struct Failure {
+    std::shared_ptr<flash::FlashSave> save;
+    std::exception_ptr why;
+  };
+  /// Throws it, unless a user was told meanwhile, who has waited for the save.
+  static void rethrow(const Failure& untold);
   void throw_failure();
   void throw_loss();
 
@@ -78,11 +84,8 @@ struct FlashCheckpointer::State {
   std::shared_ptr<flash::FlashSave> waiting CAIRN_GUARDED_BY(mutex);    // To be persisted next.
   std::optional<std::uint64_t> persisted_now CAIRN_GUARDED_BY(mutex);
   StepResponse copying CAIRN_GUARDED_BY(mutex);
-  // Of which nobody was told yet: of saves into memory, which the next save tells, and of those to disk.
-  std::shared_ptr<flash::FlashSave> failed CAIRN_GUARDED_BY(mutex);
-  std::exception_ptr failure CAIRN_GUARDED_BY(mutex);
-  std::shared_ptr<flash::FlashSave> lost CAIRN_GUARDED_BY(mutex);
-  std::exception_ptr loss CAIRN_GUARDED_BY(mutex);
+  Failure failure CAIRN_GUARDED_BY(mutex);  // Of a save into memory: the next save tells it.
+  Failure loss CAIRN_GUARDED_BY(mutex);     // Of one that should have gone to disk.
   std::uint64_t skipped CAIRN_GUARDED_BY(mutex) = 0;
   bool is_closed CAIRN_GUARDED_BY(mutex) = false;
   bool is_giving_up CAIRN_GUARDED_BY(mutex) = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -51,17 +52,18 @@ class FlashResponse {
   [[nodiscard]] bool was_skipped() const;
   /// Blocks until the end of the program would not lose the step: it is in memory or, where that was skipped and the
   /// disk was due, there.
-  void wait_in_memory() const;
-  /// Errors: Errc::still_running; the save goes on.
-  void wait_in_memory(Timeout timeout) const;
+  ///
+  /// Errors: what went wrong; Errc::still_running: the save goes on.
+  void wait_in_memory(Timeout timeout = kForEver) const;
   /// Blocks until the step is on disk, if it was to be; else in memory.
   ///
-  /// Errors: Errc::superseded: a later step was due on disk before this one was begun there; it was in memory.
-  SaveResult wait() const;
-  /// Errors: Errc::still_running; the save goes on.
-  SaveResult wait(Timeout timeout) const;
+  /// Errors: Errc::superseded: a later step was due on disk before this one was begun there; it was in memory. As
+  ///         wait_in_memory.
+  SaveResult wait(Timeout timeout = kForEver) const;
 
  private:
+  static constexpr Timeout kForEver{std::chrono::nanoseconds::max()};
+
   std::shared_ptr<flash::FlashSave> save_;
 };
 
