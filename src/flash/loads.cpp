@@ -13,15 +13,19 @@
 #include "flash/state.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/damage.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn {
 
 using flash::Image;
 
-/// Returns whether a step on disk is the same checkpoint as its image.
+/// Returns whether a step on disk is the same checkpoint as its image, which is looked at without a hold: the save that
+/// comes next may want its memory.
 bool FlashCheckpointer::State::is_on_disk(std::uint64_t step) {
   try {
-    return disk.metadata(step).uuid == checkpointables_metadata(memory.path(step), context).uuid;
+    const std::string on_disk = disk.metadata(step).uuid;
+    const auto image = store::CommittedDirectory::open(syscalls, memory.path(step));
+    return on_disk == store::to_string(image.manifest().uuid);
   } catch (const Error&) {
     return false;
   }
