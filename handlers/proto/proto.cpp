@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -286,6 +288,16 @@ Description ProtoHandler::describe(const AbstractProto& stored) const {
   };
   describe_number("chunks", static_cast<std::uint64_t>(stored.chunks()->chunks_size()));
   describe_number("size_bytes", stored.size_bytes());
+  const auto* type =
+      google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(stored.full_name());
+  const std::vector<std::optional<std::string>> paths = proto::chunk_paths(*stored.chunks(), type);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i]) {
+      const chunked::ChunkInfo& chunk = stored.chunks()->chunks(static_cast<int>(i));
+      description.parts.push_back({*paths[i], chunk.type() == chunked::ChunkInfo::BYTES ? "bytes" : "message",
+                                   std::string(detail::kChunksFile), chunk.offset(), chunk.size()});
+    }
+  }
   return description;
 }
 

@@ -77,6 +77,9 @@ int unrewind(const Arguments& arguments, Output& out);
 /// 1 when the two differ, with nothing on standard error; main() makes 2 of what it throws, as diff(1) does.
 int diff(const Arguments& arguments, Output& out);
 int export_arrays(const Arguments& arguments, Output& out);
+/// `cairn export` of a protobuf message, or of records, as the ending of the target says.
+[[nodiscard]] bool is_message_export(const Arguments& arguments);
+int export_message(const Arguments& arguments, Output& out);
 int reshard(const Arguments& arguments, Output& out);
 int copy(const Arguments& arguments, Output& out);
 

@@ -64,6 +64,9 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan&
 }  // namespace
 
 int export_arrays(const Arguments& arguments, Output& out) {
+  if (is_message_export(arguments)) {
+    return export_message(arguments, out);
+  }
   ExportOptions options;
   options.checkpointable = arguments.name;
   options.separator = arguments.exporting.separator;

@@ -17,6 +17,8 @@
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
 #include "cli/elements.hpp"
+#include "cli/proto.hpp"
+#include "cli/records.hpp"
 #include "cli/shards.hpp"
 #include "cli/text.hpp"
 #include "tools/internal/checkpoint_view.hpp"
@@ -105,6 +107,9 @@ void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::s
     write_value(json, value);
   }
   json.end();
+  if (const auto message = chunks_of(item)) {
+    write_chunks(json, *message);
+  }
   write_documents(json, checkpoint, title, description);
   json.key("files").begin_list();
   for (const FileMetadata& file : item.files) {
@@ -225,6 +230,9 @@ void print_item(Output& out, const CheckpointView& checkpoint, const std::string
   if (!description.values.empty()) {
     print_values(out, title, description.values);
   }
+  if (const auto message = chunks_of(item)) {
+    print_chunks(out, *message);
+  }
   print_documents(out, checkpoint, title, description, "  ", kMostLines);
   const bool is_unknown =
       description.kind.empty() && description.arrays.empty() && description.values.empty();
@@ -236,6 +244,9 @@ void print_item(Output& out, const CheckpointView& checkpoint, const std::string
 }  // namespace
 
 int inspect(const Arguments& arguments, Output& out) {
+  if (is_records_file(arguments.path)) {
+    return inspect_records(arguments, out);
+  }
   const CheckpointView checkpoint(describe(arguments.path, arguments.name));
   const CheckpointMetadata& metadata = checkpoint.metadata();
   if (!arguments.is_json) {

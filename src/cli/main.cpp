@@ -64,8 +64,9 @@ CLI::App* add_ls(CLI::App& app, Arguments& arguments) {
 }
 
 CLI::App* add_inspect(CLI::App& app, Arguments& arguments) {
-  CLI::App* inspect =
-      add_command(app, "inspect", "Show handlers, types, shapes, dtypes and sizes", arguments);
+  CLI::App* inspect = add_command(
+      app, "inspect", "Show handlers, types, shapes, dtypes and sizes; of a file of records its chunks",
+      arguments);
   add_path(*inspect, arguments);
   inspect->add_option("NAME", arguments.name, "One checkpointable; without it, all");
   inspect->add_flag(
@@ -91,7 +92,9 @@ CLI::App* add_show(CLI::App& app, Arguments& arguments) {
 
 CLI::App* add_verify(CLI::App& app, Arguments& arguments) {
   CLI::App* verify = add_command(app, "verify", "Compare every byte with the checksums", arguments);
-  verify->add_option("PATH", arguments.paths, fmt::format("{}; or a directory of checkpoints", kPathHelp))
+  verify
+      ->add_option("PATH", arguments.paths,
+                   fmt::format("{}; or a directory of checkpoints, or a file of records", kPathHelp))
       ->required();
   verify
       ->add_option("--jobs", arguments.jobs,
@@ -131,11 +134,18 @@ CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
 }
 
 CLI::App* add_export(CLI::App& app, Arguments& arguments) {
-  CLI::App* command =
-      add_command(app, "export", "Write whole arrays into safetensors files for other programs", arguments);
+  CLI::App* command = add_command(
+      app, "export", "Write whole arrays into safetensors files, or a protobuf message, for other programs",
+      arguments);
   command->add_option("SOURCE", arguments.path, kPathHelp)->required();
-  command->add_option("TARGET", arguments.other, "A file or folder that does not exist yet")->required();
-  command->add_option("--name", arguments.name, "The checkpointable (default: the only one that has arrays)");
+  command
+      ->add_option(
+          "TARGET", arguments.other,
+          "A file or folder that does not exist yet. A protobuf message becomes a .pb or, where it is "
+          "stored in chunks, a .cpb; the records of a file become a .records")
+      ->required();
+  command->add_option("--name", arguments.name,
+                      "The checkpointable (default: the only one that has arrays, or is a message)");
   command
       ->add_option("--format", arguments.exporting.format,
                    "safetensors: a single file; hf: a folder in the layout of Hugging Face (default: "

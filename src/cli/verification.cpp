@@ -19,6 +19,7 @@
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
+#include "cli/records.hpp"
 #include "store/internal/committed_directory.hpp"
 
 namespace cairn::cli {
@@ -145,7 +146,10 @@ class ParallelVerify {
   void verify(VerifyOutcome& outcome, std::atomic<std::uint64_t>& done_bytes) const noexcept {
     VerifyTarget& target = outcome.target;
     try {
-      if (target.problem.empty() && target.aside.empty() && !target.is_foreign) {
+      if (target.is_records) {
+        outcome.report =
+            verify_records(target.path, [&done_bytes](std::uint64_t bytes) { done_bytes = bytes; });
+      } else if (target.problem.empty() && target.aside.empty() && !target.is_foreign) {
         store::VerifyOptions options;
         options.threads = threads_each_;
         options.directory = target.directory;
@@ -185,6 +189,13 @@ class ParallelVerify {
 }  // namespace
 
 std::vector<VerifyTarget> verify_targets_of(const fs::path& path) {
+  if (is_records_file(path)) {
+    VerifyTarget target;
+    target.path = path;
+    target.is_records = true;
+    target.bytes = fs::file_size(path);
+    return {target};
+  }
   try {
     return {checkpoint_at(path)};
   } catch (const Error& error) {

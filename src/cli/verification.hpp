@@ -19,6 +19,7 @@ struct VerifyTarget {
   std::filesystem::path path;
   std::string directory;    ///< Of one checkpointable of it; empty: all.
   bool is_foreign = false;  ///< Files of other programs, which have no checksums.
+  bool is_records = false;  ///< A file of records, which has hashes of its own.
   bool is_listed = false;   ///< One of those that a directory holds.
   std::uint64_t bytes = 0;  ///< Of its files.
   std::string problem;      ///< Why it cannot be verified at all; empty when it can.

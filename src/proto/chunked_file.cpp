@@ -26,6 +26,7 @@
 #include "proto/chunk_records.hpp"
 #include "proto/internal/chunked_file.hpp"
 #include "proto/parallel.hpp"
+#include "records/internal/signature.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -35,8 +36,6 @@ using google::protobuf::Message;
 
 constexpr std::size_t kMostMetadataBytes = std::size_t{256} << 20;
 constexpr auto kMostMessageBytes = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
-/// Files of records begin so: with the hash of their first header.
-constexpr std::string_view kRecordsBegin = "\x83\xaf\x70\xd1\x0d\x88\x4a\x3f";
 
 std::filesystem::path with_ending(const std::filesystem::path& prefix, const char* ending) {
   return std::filesystem::path(prefix) += ending;
@@ -266,8 +265,9 @@ Merged read(const std::filesystem::path& prefix, Message& out, const MergeOption
 Merged read_string(std::string_view bytes, Message& out, const MergeOptions& options) {
   const Path part;
   const Wanted wanted{*out.GetDescriptor(), part, out, options};
-  return bytes.starts_with(kRecordsBegin) ? merge_records(open_records(bytes, options.most_bytes), wanted)
-                                          : merge_whole(bytes, wanted);
+  return bytes.starts_with(records::kFileBegin)
+             ? merge_records(open_records(bytes, options.most_bytes), wanted)
+             : merge_whole(bytes, wanted);
 }
 
 Merged read_part(const std::filesystem::path& prefix, const Descriptor& whole, const Path& part, Message& out,

@@ -157,9 +157,9 @@ const FieldDescriptor* find_field(const Descriptor& type, int number) {
   return type.IsExtensionNumber(number) ? type.file()->pool()->FindExtensionByNumber(&type, number) : nullptr;
 }
 
-std::string to_text(const Descriptor& root, std::span<const Tag> tags) {
+std::string path_text(const Descriptor* root, std::span<const Tag> tags) {
   std::string text;
-  const Descriptor* type = &root;
+  const Descriptor* type = root;
   for (const Tag& tag : tags) {
     if (!std::holds_alternative<FieldNumber>(tag)) {
       std::visit(Overloaded{[](FieldNumber /*field*/) {},
@@ -182,7 +182,11 @@ std::string to_text(const Descriptor& root, std::span<const Tag> tags) {
            : field->is_map() ? field->message_type()->map_value()->message_type()
                              : field->message_type();
   }
-  return text.empty() ? "the message itself" : text;
+  return text;
+}
+
+std::string to_text(const Descriptor& root, std::span<const Tag> tags) {
+  return tags.empty() ? "the message itself" : path_text(&root, tags);
 }
 
 std::optional<std::string> Walk::take(Tag& tag) {

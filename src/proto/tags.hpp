@@ -54,7 +54,10 @@ void write_tag(const Tag& tag, chunked::FieldIndex& out);
 /// Returns the key in the kind that the keys of `map` have; nothing where it is none of them.
 [[nodiscard]] std::optional<Tag> as_key_of(const google::protobuf::FieldDescriptor& map, const Tag& key);
 
-/// Returns `node[5].attr["value"]`; "the message itself" for the empty path.
+/// Returns `node[5].attr["value"]`, which `parse_path` reads. Fields that the type does not have go by their numbers,
+/// as all do where it is null.
+[[nodiscard]] std::string path_text(const google::protobuf::Descriptor* root, std::span<const Tag> tags);
+/// The same for errors; "the message itself" for the empty path.
 [[nodiscard]] std::string to_text(const google::protobuf::Descriptor& root, std::span<const Tag> tags);
 
 /// Finds a field, or an extension of the pool that the type is of.

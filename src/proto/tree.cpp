@@ -3,8 +3,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <string>
 #include <tuple>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/proto/merger.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -60,7 +67,37 @@ void fill_node(chunked::ChunkedMessage& node, Chunks chunks, std::size_t length,
   }
 }
 
+using ChunkPaths = std::vector<std::optional<std::string>>;
+
+/// Notes the path of each chunk at and below a node, to which `path` leads.
+void list_paths(const chunked::ChunkedMessage& node, const google::protobuf::Descriptor* whole, Tags& path,
+                ChunkPaths& paths) {
+  if (node.has_chunk_index()) {
+    const std::uint64_t chunk = node.chunk_index();
+    if (chunk >= paths.size() || paths[static_cast<std::size_t>(chunk)]) {
+      throw Error(Errc::malformed_metadata, fmt::format("{}: chunk {} of {} is not there, or is used twice",
+                                                        path_text(whole, path), chunk, paths.size()));
+    }
+    paths[static_cast<std::size_t>(chunk)] = path_text(whole, path);
+  }
+  const std::size_t length = path.size();
+  for (const chunked::ChunkedField& field : node.chunked_fields()) {
+    for (const chunked::FieldIndex& tag : field.field_tag()) {
+      path.push_back(to_tag(tag));
+    }
+    list_paths(field.message(), whole, path, paths);
+    path.resize(length);
+  }
+}
+
 }  // namespace
+
+ChunkPaths chunk_paths(const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor* whole) {
+  ChunkPaths paths(static_cast<std::size_t>(stored.chunks_size()));
+  Tags path;
+  list_paths(stored.message(), whole, path, paths);
+  return paths;
+}
 
 chunked::ChunkedMessage make_tree(std::vector<PlacedChunk> chunks) {
   std::stable_sort(chunks.begin(), chunks.end(), [](const PlacedChunk& left, const PlacedChunk& right) {

@@ -4,9 +4,38 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cairn/base/error.hpp"
 
 namespace cairn::tools {
+
+VerifiedFile::VerifiedFile(const store::CommittedDirectory& checkpoint, const std::string& relative)
+    : path_(checkpoint.path() / relative),
+      file_(checkpoint.open_file(relative)),
+      digest_(checkpoint.digest(relative)) {}
+
+void VerifiedFile::read(std::uint64_t offset_bytes, std::span<std::byte> out) {
+  if (offset_bytes > digest_.size_bytes || out.size() > digest_.size_bytes - offset_bytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{} ends before byte {}", path_, offset_bytes + out.size()));
+  }
+  while (!out.empty()) {
+    const std::uint64_t begin = offset_bytes / io::kChunkBytes * io::kChunkBytes;
+    if (begin_ != begin) {
+      begin_.reset();  // Until its bytes are known to be right.
+      chunk_.resize(std::min<std::uint64_t>(io::kChunkBytes, digest_.size_bytes - begin));
+      io::read_all(file_, chunk_, begin, path_);
+      io::verify_chunks(path_, begin, chunk_, digest_);
+      begin_ = begin;
+    }
+    const auto from = std::span<const std::byte>(chunk_).subspan(offset_bytes - begin);
+    const std::size_t bytes = std::min(from.size(), out.size());
+    std::copy_n(from.begin(), bytes, out.begin());
+    offset_bytes += bytes;
+    out = out.subspan(bytes);
+  }
+}
 
 CheckpointView::CheckpointView(CheckpointMetadata metadata) : metadata_(std::move(metadata)) {
   if (metadata_.uuid.empty()) {

@@ -31,6 +31,7 @@ using tools::size_text;
 using tools::value_text;
 using Aspect = Difference::Aspect;
 
+constexpr std::uint64_t kPartRunBytes = std::uint64_t{4} << 20;   // Of a part that are in memory at once.
 constexpr std::uint64_t kMostLineBytes = std::uint64_t{4} << 20;  // Of lines; nobody reads longer ones.
 
 using Files = std::map<std::string, store::FileEntry>;
@@ -174,6 +175,41 @@ std::vector<tools::Region> regions_of(std::span<const ArrayPair> pairs, std::str
   return regions;
 }
 
+/// Reads parts of the files of a checkpointable.
+class PartReader {
+ public:
+  PartReader(const CheckpointView& checkpoint, const Files& files) : checkpoint_(checkpoint), files_(files) {}
+
+  /// The view is valid until the next call.
+  std::span<const std::byte> read(const DescribedPart& part, std::uint64_t offset_bytes,
+                                  std::uint64_t bytes) {
+    auto file = open_.find(part.file);
+    if (file == open_.end()) {
+      file = open_.emplace(part.file, checkpoint_.open(files_.at(part.file))).first;
+    }
+    bytes_.resize(bytes);
+    file->second.read(part.offset_bytes + offset_bytes, bytes_);
+    return bytes_;
+  }
+
+ private:
+  const CheckpointView& checkpoint_;
+  const Files& files_;
+  std::map<std::string, tools::VerifiedFile> open_;
+  std::vector<std::byte> bytes_;
+};
+
+/// Parts by their names, those of one name by their order.
+std::map<std::pair<std::string, std::size_t>, const DescribedPart*> by_name(
+    const std::vector<DescribedPart>& parts) {
+  std::map<std::string, std::size_t> counts;
+  std::map<std::pair<std::string, std::size_t>, const DescribedPart*> found;
+  for (const DescribedPart& part : parts) {
+    found.emplace(std::pair(part.name, counts[part.name]++), &part);
+  }
+  return found;
+}
+
 class Comparer {
  public:
   Comparer(CheckpointView a, CheckpointView b, const DiffOptions& options)
@@ -196,6 +232,10 @@ class Comparer {
   void compare_values(const std::string& title, const DescribedValue& a, const DescribedValue& b);
   void compare_texts(const ItemPair& item, const std::vector<std::string>& texts, const Files& a,
                      const Files& b);
+  void compare_parts(const ItemPair& item, const std::vector<DescribedPart>& a,
+                     const std::vector<DescribedPart>& b, const Files& files_a, const Files& files_b);
+  [[nodiscard]] bool is_same_part(PartReader& a, const DescribedPart& one, PartReader& b,
+                                  const DescribedPart& other);
   void compare_files(const ItemPair& item, const Description& description, const Files& a, const Files& b);
   void compare_lines(const std::string& title, const std::string& a, const std::string& b);
   void compare_arrays();
@@ -274,7 +314,9 @@ void Comparer::compare_item(const ItemPair& item) {
   if (is_described) {
     compare_leaves(item, leaves_of(described_a, a_.is_foreign()), leaves_of(described_b, b_.is_foreign()));
   }
-  if (files_a && files_b) {
+  if (files_a && files_b && !described_a.parts.empty() && !described_b.parts.empty()) {
+    compare_parts(item, described_a.parts, described_b.parts, *files_a, *files_b);
+  } else if (files_a && files_b) {
     compare_files(item, described_a, *files_a, *files_b);
   }
 }
@@ -332,6 +374,52 @@ void Comparer::compare_values(const std::string& title, const DescribedValue& a,
   if (!gap || !options_.tolerance || *gap > *options_.tolerance) {
     add(Aspect::value, title, value_text(a), value_text(b));
   }
+}
+
+/// Compares the parts of each name in their order.
+void Comparer::compare_parts(const ItemPair& item, const std::vector<DescribedPart>& a,
+                             const std::vector<DescribedPart>& b, const Files& files_a,
+                             const Files& files_b) {
+  PartReader read_a(a_, files_a);
+  PartReader read_b(b_, files_b);
+  walk(
+      by_name(a), by_name(b),
+      [&](const auto& left, const auto& right) {
+        const DescribedPart& one = *left.second;
+        const DescribedPart& other = *right.second;
+        const std::string title = title_of(item.name_a, one.name);
+        if (one.kind != other.kind) {
+          return add(Aspect::kind, title, one.kind, other.kind);
+        }
+        if (options_.compares_values &&
+            (one.size_bytes != other.size_bytes || !is_same_part(read_a, one, read_b, other))) {
+          add(Aspect::value, title, size_text(one.size_bytes), size_text(other.size_bytes));
+        }
+      },
+      [&](const auto& left) {
+        add(Aspect::only_in_a, title_of(item.name_a, left.second->name), size_text(left.second->size_bytes));
+      },
+      [&](const auto& right) {
+        add(Aspect::only_in_b, title_of(item.name_a, right.second->name), "",
+            size_text(right.second->size_bytes));
+      });
+}
+
+bool Comparer::is_same_part(PartReader& a, const DescribedPart& one, PartReader& b,
+                            const DescribedPart& other) {
+  total_bytes_ += one.size_bytes;
+  bool is_same = true;
+  for (std::uint64_t at = 0; at < one.size_bytes && is_same; at += kPartRunBytes) {
+    const std::uint64_t bytes = std::min(kPartRunBytes, one.size_bytes - at);
+    const std::span<const std::byte> left = a.read(one, at, bytes);
+    const std::span<const std::byte> right = b.read(other, at, bytes);
+    is_same = std::equal(left.begin(), left.end(), right.begin(), right.end());
+    result_.compared_bytes += bytes;
+    if (options_.progress) {
+      options_.progress(result_.compared_bytes, total_bytes_);
+    }
+  }
+  return is_same;
 }
 
 /// Compares what arrays and values do not say: texts or, where they are not all there is, the files

@@ -136,6 +136,15 @@ struct FilesOfPolicy {
   std::vector<std::string> files;
 };
 
+/// A part of a checkpointable that lies in one piece in one of its files.
+struct DescribedPart {
+  std::string name;  ///< Its path; empty for a part of what is all there is. Several parts may have one name.
+  std::string kind;  ///< "message", "bytes", …
+  std::string file;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+};
+
 /// Holds what a checkpointable holds, for people and for tools that do not know its type.
 struct Description {
   Description();
@@ -152,6 +161,8 @@ struct Description {
       policies;  ///< By which the arrays were divided among files; none when nobody asked for anything.
   /// Objects that another program has saved and no value can be: `kind` says what it is, and why.
   std::vector<DescribedValue> left_out;
+  /// What a load puts together. Two checkpointables of one kind with equal parts are equal.
+  std::vector<DescribedPart> parts;
   /// Files that people can read. One whose name ends in ".json" is a JSON document, any other is made of lines.
   std::vector<std::string> texts;
   /// Says whether arrays, values and texts are all that is loaded: then two that agree in them are equal,

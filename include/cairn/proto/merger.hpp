@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -86,6 +87,13 @@ class Merger {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Returns the path of each chunk as text, which `parse_path` reads: empty for the message itself, nothing for a chunk
+/// that nothing refers to. Fields go by their names in `whole`, and by their numbers where that is null or lacks them.
+///
+/// Errors: Errc::malformed_metadata for a chunk number that is out of range or used twice, and for a tag of no kind.
+[[nodiscard]] std::vector<std::optional<std::string>> chunk_paths(
+    const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor* whole = nullptr);
 
 /// Returns the type of the message at a path.
 ///

@@ -2,17 +2,41 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/core/load.hpp"
 
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/file.hpp"
 #include "store/internal/committed_directory.hpp"
 
 namespace cairn::tools {
+
+/// A file of a checkpoint, of which any bytes are read and verified. It holds one MiB.
+///
+/// Threads: one at a time.
+class VerifiedFile {
+ public:
+  /// Errors: as CommittedDirectory::open_file and digest.
+  VerifiedFile(const store::CommittedDirectory& checkpoint, const std::string& relative);
+
+  /// Errors: Errc::malformed_metadata when the file ends before; Errc::checksum_mismatch; OS errors.
+  void read(std::uint64_t offset_bytes, std::span<std::byte> out);
+
+ private:
+  std::string path_;
+  io::FileHandle file_;
+  io::FileDigest digest_;
+  std::optional<std::uint64_t> begin_;  ///< Where `chunk_` lies.
+  std::vector<std::byte> chunk_;
+};
 
 /// A checkpoint that is looked at, or one of two that are compared: what it says of itself, and its files.
 class CheckpointView {
@@ -31,6 +55,7 @@ class CheckpointView {
   /// Reads and verifies one of them.
   /// Errors: as CommittedDirectory::read_verified.
   [[nodiscard]] std::string read(const store::FileEntry& file, std::size_t max_bytes) const;
+  [[nodiscard]] VerifiedFile open(const store::FileEntry& file) const { return {*checkpoint_, file.path}; }
 
  private:
   CheckpointMetadata metadata_;
