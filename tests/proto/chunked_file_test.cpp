@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -291,9 +292,35 @@ TEST(ChunkedFile, IsTheOldOneOrTheNewOneWhateverFails) {
   }
 }
 
+// The n-th call of each kind fails: then the read says so, or the message is there, whole.
+TEST(ChunkedFile, IsReadWholeOrNotAtAllWhateverFails) {
+  const All written = message_of(1000);
+  for (const bool is_cut : {false, true}) {
+    const TempDir temp;
+    AutoSplitter(written, limit(is_cut ? 100 : 1 << 20)).write(temp / "model");
+    for (const io::Call call : io::kAllCalls) {
+      for (int first = 1, hits = 1; hits > 0 && first < 200; ++first) {
+        io::FaultySyscalls syscalls;
+        syscalls.plan({call, first, 1, -EIO});
+        MergeOptions options;
+        options.threads = 1;
+        All message;
+        try {
+          static_cast<void>(read_message(syscalls, temp / "model", message, options));
+          EXPECT_EQ(message.SerializeAsString(), written.SerializeAsString())
+              << static_cast<int>(call) << " " << first;
+        } catch (const std::system_error& error) {
+          EXPECT_EQ(error.code().value(), EIO) << error.what();
+        }
+        hits = syscalls.hits();
+      }
+    }
+  }
+}
+
 constexpr const char* kPrefix = "/run/model";
 
-/// How many bytes the string of the message has that lies on a disk; nothing where there is none.
+/// How many bytes the string of the message has that lies on a disk; nothing where there is none, 0 of a damaged one.
 std::optional<std::size_t> stored_on(SimulatedDisk disk) {
   SimulatedMachine machine(std::move(disk));
   SimulatedProcess process(machine);
@@ -303,11 +330,10 @@ std::optional<std::size_t> stored_on(SimulatedDisk disk) {
   try {
     static_cast<void>(read_message(process, kPrefix, message, options));
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::not_found) << error.what();
-    return std::nullopt;
+    return error.code() == Errc::not_found ? std::nullopt : std::optional(std::size_t{0});
   }
-  EXPECT_EQ(message.SerializeAsString(), message_of(message.f_string().size()).SerializeAsString());
-  return message.f_string().size();
+  const std::size_t bytes = message.f_string().size();
+  return message.SerializeAsString() == message_of(bytes).SerializeAsString() ? bytes : 0;
 }
 
 void write_on(SimulatedMachine& machine, const All& message, bool is_cut) {
@@ -342,36 +368,137 @@ std::size_t for_each_crash(const SimulatedMachine& machine, const Check& check) 
   return disks;
 }
 
+/// A write over nothing (0), over a whole message (1), or over one in chunks (2).
+struct CrashScene {
+  int was = 0;
+  bool is_cut = false;
+};
+
+/// Plays a write with a power cut after each of its operations. Returns how many disks there were, or calls `refuse`
+/// with those on which neither the old message nor the new one is.
+template <class Refuse>
+std::size_t play(const CrashScene& scene, crash::Saboteur* saboteur, const Refuse& refuse) {
+  SimulatedDisk disk;
+  disk.make(crash::kRootInode, "run", io::FileKind::directory);
+  disk.sync_all();
+  SimulatedMachine machine(std::move(disk));
+  if (scene.was > 0) {
+    write_on(machine, message_of(1), scene.was == 2);
+  }
+  machine.disk().sync_all();
+  machine.record();
+  machine.saboteur = saboteur;
+  write_on(machine, message_of(300), scene.is_cut);
+  if (saboteur != nullptr) {
+    saboteur->settle();
+  }
+  return for_each_crash(machine, [&](const SimulatedDisk& left, bool is_end, const std::string& operation) {
+    const std::optional<std::size_t> found = stored_on(left);
+    const bool is_old = scene.was > 0 ? found == std::size_t{1} : !found;
+    if (found != std::size_t{300} && (!is_old || is_end)) {
+      refuse(left, operation);
+    }
+    if (saboteur == nullptr) {
+      SimulatedMachine next(left);
+      write_on(next, message_of(2), !scene.is_cut);
+      EXPECT_EQ(next.disk().node(*next.disk().find(crash::kRootInode, "run")).entries.size(), 1U)
+          << operation;
+    }
+  });
+}
+
 TEST(ChunkedFileCrash, LeavesTheOldMessageOrTheNewOne) {
-  const All old_message = message_of(1);
-  const All new_message = message_of(300);
-  for (const int was : {0, 1, 2}) {  // Nothing, whole, cut.
+  for (const int was : {0, 1, 2}) {
     for (const bool is_cut : {false, true}) {
       SCOPED_TRACE(std::to_string(was) + (is_cut ? " cut" : " whole"));
-      SimulatedDisk disk;
-      disk.make(crash::kRootInode, "run", io::FileKind::directory);
-      disk.sync_all();
-      SimulatedMachine machine(std::move(disk));
-      if (was > 0) {
-        write_on(machine, old_message, was == 2);
-      }
-      machine.disk().sync_all();
-      machine.record();
-      write_on(machine, new_message, is_cut);
-
       const std::size_t disks =
-          for_each_crash(machine, [&](const SimulatedDisk& left, bool is_end, const std::string& operation) {
-            const std::optional<std::size_t> found = stored_on(left);
-            const bool is_old = was > 0 ? found == std::size_t{1} : !found;
-            EXPECT_TRUE(found == std::size_t{300} || (is_old && !is_end)) << operation << '\n'
-                                                                          << left.describe();
-            SimulatedMachine next(left);
-            write_on(next, message_of(2), !is_cut);
-            EXPECT_EQ(next.disk().node(*next.disk().find(crash::kRootInode, "run")).entries.size(), 1U)
-                << operation;
+          play({was, is_cut}, nullptr, [](const SimulatedDisk& left, const std::string& operation) {
+            ADD_FAILURE() << operation << '\n' << left.describe();
           });
       EXPECT_GT(disks, 30U);
     }
+  }
+}
+
+using Match = std::function<bool(const crash::Operation&)>;
+
+/// Leaves out what matches or, with `until`, does it only after that; says that it was done.
+class Disorder final : public crash::Saboteur {
+ public:
+  Disorder(Match what, Match until) : what_(std::move(what)), until_(std::move(until)) {}
+
+  int run(const crash::Operation& operation, std::function<int()> effect) override {
+    if (is_over_) {
+      settle();
+      return effect();
+    }
+    is_over_ = until_ && until_(operation);
+    if (!is_over_ && what_(operation)) {
+      late_.push_back(std::move(effect));
+      return 0;
+    }
+    return effect();  // The power may go before the rest is done.
+  }
+
+  void settle() override {
+    for (const auto& each : std::exchange(late_, {})) {
+      if (until_) {
+        each();
+      }
+    }
+  }
+
+ private:
+  Match what_;
+  Match until_;  // Null: never.
+  bool is_over_ = false;
+  std::vector<std::function<int()>> late_;
+};
+
+Match change(crash::Change kind, std::string part_of_path) {
+  return [kind, part = std::move(part_of_path)](const crash::Operation& operation) {
+    return operation.change == kind && operation.path.find(part) != std::string::npos;
+  };
+}
+
+/// The n-th sync of the directory.
+Match directory_sync(int number) {
+  return [number, seen = 0](const crash::Operation& operation) mutable {
+    return operation.change == crash::Change::sync && operation.path == crash::kRunPath && ++seen == number;
+  };
+}
+
+// The enumeration sees each break of the order.
+TEST(ChunkedFileCrash, FindsWritesThatAreBroken) {
+  using crash::Change;
+  struct Broken {
+    const char* how;
+    CrashScene scene;
+    Match what;
+    Match until;
+    bool is_seen = true;
+  };
+  const Match file_sync = change(Change::sync, ".tmp");
+  const Match rename = change(Change::rename, ".tmp");
+  const Match unlink = change(Change::unlink, "model");
+  const std::vector<Broken> all = {
+      {"the file is not synced", {0, true}, file_sync, {}},
+      {"the file is synced after the rename", {2, true}, file_sync, rename},
+      {"the directory is not synced", {0, false}, directory_sync(1), {}},
+      {"the directory is not synced before the .pb goes", {1, true}, directory_sync(1), {}},
+      {"the directory is not synced before the .cpb goes", {2, false}, directory_sync(1), {}},
+      {"the new name comes when the .pb has gone", {1, true}, rename, unlink},
+      {"the new name comes when the .cpb has gone", {2, false}, rename, unlink},
+      {"the .cpb stays", {2, false}, unlink, {}},
+      {"that the .cpb has gone is not synced", {2, false}, directory_sync(2), {}},
+      {"the .pb stays: readers take the .cpb", {1, true}, unlink, {}, false},
+      {"that the .pb has gone is not synced: readers take the .cpb", {1, true}, directory_sync(2), {}, false},
+  };
+  for (const Broken& broken : all) {
+    Disorder disorder(broken.what, broken.until);
+    std::size_t refused = 0;
+    play(broken.scene, &disorder, [&](const SimulatedDisk&, const std::string&) { ++refused; });
+    EXPECT_EQ(refused > 0, broken.is_seen) << broken.how;
   }
 }
 
