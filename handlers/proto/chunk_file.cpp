@@ -14,7 +14,6 @@
 namespace cairn::detail {
 namespace {
 
-constexpr std::uint64_t kPageBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kAlignment = 64;  // Of bytes that are read straight into strings.
 
 /// The chunks of a message, with what they refer to.
@@ -49,9 +48,9 @@ proto::Chunk as_bytes(const proto::Chunk& page) {
 
 }  // namespace
 
-ChunkFile cut_message(const ProtoMessage& message) {
+ChunkFile cut_message(const ProtoMessage& message, std::uint64_t page_bytes) {
   proto::SplitOptions options;
-  options.max_size = kPageBytes;
+  options.max_size = page_bytes;
   proto::AutoSplitter splitter(message.get(), options);
   const proto::SplitResult split = splitter.split();
   const auto cut = std::make_shared<CutMessage>();

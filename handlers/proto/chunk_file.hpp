@@ -24,10 +24,12 @@ struct ChunkFile {
   std::string metadata;
 };
 
-/// Cuts a message, and gives each chunk its place in the file. Pieces refer to the message, and share it where it is
-/// shared.
+inline constexpr std::uint64_t kPageBytes = std::uint64_t{1} << 20;
+
+/// Cuts a message into pages of at most `page_bytes`, and gives each chunk its place in the file. Pieces refer to the
+/// message, and share it where it is shared.
 ///
 /// Errors: Errc::invalid_argument when required fields are missing, and when messages lie too deep in each other.
-[[nodiscard]] ChunkFile cut_message(const ProtoMessage& message);
+[[nodiscard]] ChunkFile cut_message(const ProtoMessage& message, std::uint64_t page_bytes = kPageBytes);
 
 }  // namespace cairn::detail

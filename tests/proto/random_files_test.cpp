@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "cairn/cairn.hpp"
+#include "cairn/handlers/proto.hpp"
 #include "cairn/proto/auto_splitter.hpp"
 #include "cairn/proto/chunked_file.hpp"
 #include "cairn/records/record_options.hpp"
 
+#include "proto/chunk_file.hpp"
+#include "proto/message_load.hpp"
 #include "proto/random_message.hpp"
 #include "support/dice.hpp"
 #include "support/number_from.hpp"
 #include "support/sampling.hpp"
 #include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -44,11 +53,60 @@ void expect_same_from_files(AutoSplitter& splitter, const Message& message) {
   }
 }
 
+/// Cuts it as a checkpoint has it, at a limit as small as the message, and puts it together again.
+void expect_same_from_chunks(const Message& message, std::uint64_t page_bytes) {
+  const detail::ChunkFile file = detail::cut_message(ProtoMessage::borrow(message), page_bytes);
+  std::vector<std::byte> bytes(file.bytes);
+  gather(file.pieces, 0, bytes);
+  const auto load =
+      std::make_shared<detail::MessageLoad>(detail::parse_chunks(file.metadata, file.bytes, "chunks"),
+                                            "chunks", std::shared_ptr<Message>(message.New()), Path());
+  load->make_room();
+  std::vector<DestinationPiece> places = load->pieces();
+  arrange(places, file.bytes);
+  scatter(places, 0, bytes);
+  EXPECT_EQ(serialised(load->finish().get()), serialised(message));
+}
+
+/// Goes through a checkpoint.
+class Checkpoints {
+ public:
+  Checkpoints() {
+    ContextOptions options;
+    options.engine = io::EngineKind::threads;
+    options.worker_threads = 2;
+    options.staging_bytes = std::size_t{16} << 20;
+    options.syscalls = std::make_shared<testing::UnsyncedSyscalls>();
+    options.registry.add<ProtoHandler>();
+    context_.emplace(std::move(options));
+    ProtoOptions proto;
+    proto.chunked_from_bytes = 0;
+    options_.handler_options.set(proto);
+    options_.overwrite = true;
+  }
+
+  void expect_same(const Message& message) {
+    const ProtoMessage borrowed = ProtoMessage::borrow(message);
+    const AbstractProto type(message);
+    save_checkpointables(temp_ / "checkpoint", {{"message", borrowed}}, options_, *context_);
+    Loaded loaded = load_checkpointables(temp_ / "checkpoint", {{"message", type}}, LoadOptions(), *context_);
+    EXPECT_EQ(serialised(loaded.take<ProtoMessage>("message").get()), serialised(message));
+  }
+
+ private:
+  const testing::TempDir temp_;
+  std::optional<Context> context_;
+  SaveOptions options_;
+};
+
+// CAIRN_PROTO_THROUGH_FILES: one in so many goes through files and checkpoints, too.
 TEST(ChunkedFile, OfARandomMessageMergesToTheSameAgain) {
   testing::Prototypes prototypes;
   const std::uint64_t first = testing::number_from("CAIRN_PROTO_FIRST", 0);
   const std::uint64_t count = testing::number_from("CAIRN_PROTO_MESSAGES", 100'000);
+  const std::uint64_t one_in = testing::number_from("CAIRN_PROTO_THROUGH_FILES", 200);
   const testing::Sample sample(testing::kHasSanitizer ? 40 : 1);
+  Checkpoints checkpoints;
   for (std::uint64_t seed = first; seed < first + count && !::testing::Test::HasFailure(); ++seed) {
     if (!sample.takes(seed)) {
       continue;
@@ -67,8 +125,10 @@ TEST(ChunkedFile, OfARandomMessageMergesToTheSameAgain) {
     static_cast<void>(read_string(splitter.write_to_string().first, *again, merge_options));
 
     EXPECT_EQ(serialised(*again), serialised(*message));
-    if (seed % 200 == 0) {
+    if (seed % one_in == 0) {
       expect_same_from_files(splitter, *message);
+      expect_same_from_chunks(*message, options.max_size);
+      checkpoints.expect_same(*message);
     }
   }
 }
