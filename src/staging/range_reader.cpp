@@ -127,6 +127,8 @@ Awaitable<> RangeReader::read_through_cache(Run run, std::byte* place) {
   std::function<void()> copy = [&] {
     // What was just copied is hashed while it is in the processor's caches.
     for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes) {
+      const async::Gate::Visit still_inside =
+          plane_.touch_memory();  // A read may be slow, and its memory be wanted back.
       const std::span<std::byte> chunk = data.subspan(at, std::min(io::kChunkBytes, data.size() - at));
       file_.read_now(run.offset_bytes + at, chunk);
       file_.verify(run.offset_bytes + at, chunk);

@@ -104,6 +104,20 @@ std::optional<MemoryMark> read_mark_above(const io::Directory& root) {
   return parse_mark(text, path);
 }
 
+bool may_be_reused(const io::Directory& checkpoint) noexcept {
+  io::Syscalls& syscalls = checkpoint.syscalls();
+  if (!lies_in_memory(syscalls, checkpoint.fd())) {
+    return false;
+  }
+  const std::string name = fmt::format("../../{}", kMemoryMarkName);
+  const int fd = io::uninterrupted(
+      [&] { return syscalls.open_at(checkpoint.fd(), name.c_str(), O_PATH | O_NOFOLLOW, 0); });
+  if (fd >= 0) {
+    const io::FileHandle mark(syscalls, fd);
+  }
+  return fd != -ENOENT;
+}
+
 bool lies_in_memory(io::Syscalls& syscalls, int fd) noexcept {
   return syscalls.file_system(fd) == static_cast<int>(io::FileSystem::memory);
 }

@@ -55,8 +55,8 @@ class DirectorySource : public Source {
   const bool is_in_memory_;
 };
 
-/// In memory it holds the checkpoint, whose files could else become those of another one while it is read; so do the
-/// mappings that it gives away.
+/// In a memory of images it holds the checkpoint, whose files could else become those of another one while it is read;
+/// so do the mappings that it gives away.
 class CommittedSource final : public DirectorySource {
  public:
   /// Offers these of its checkpointables.
@@ -65,7 +65,7 @@ class CommittedSource final : public DirectorySource {
   CommittedSource(std::filesystem::path path, CommittedDirectory checkpoint, std::vector<SourceItem> items)
       : DirectorySource(std::move(path), std::move(items), checkpoint.directory()),
         checkpoint_(std::move(checkpoint)) {
-    if (is_in_memory()) {
+    if (may_be_reused(checkpoint_.directory())) {
       hold_ = std::make_shared<const CheckpointHold>(checkpoint_.directory());
       if (!hold_->is_held() || checkpoint_.directory().is_replaced()) {
         throw Error(Errc::not_found, fmt::format("{} is being removed or replaced", root().string()));

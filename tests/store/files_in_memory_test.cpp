@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "io/internal/engine.hpp"
 #include "io/internal/new_file.hpp"
 #include "store/internal/checkpoint_lock.hpp"
+#include "store/internal/memory_mark.hpp"
 #include "store/internal/source.hpp"
 #include "store/internal/staged_directory.hpp"
 #include "store/sample_checkpoint.hpp"
@@ -82,13 +84,18 @@ TEST_F(FilesInMemory, AreReadAsWhatIsInThePageCacheIs) {
       << "a tmpfs tells by now what is cached: nobody needs to ask for the file system";
 }
 
-TEST_F(FilesInMemory, AreHeldWhileTheyAreReadOrMapped) {
-  save_sample(*engine_, *memory_ / "step", "some text");
-  const io::Directory root = io::Directory::open(syscalls_, memory_->path());
+TEST_F(FilesInMemory, AreHeldWhileTheyAreReadOrMappedWhereTheyMayBecomeOthers) {
+  const std::filesystem::path path = memory_->path() / "r00000";
+  std::filesystem::create_directory(path);
+  const io::Directory root = io::Directory::open(syscalls_, path);
+  save_sample(*engine_, path / "step", "some text");
   const auto is_in_use = [&] { return CheckpointLock(root, "step").is_in_use(); };
-  EXPECT_FALSE(is_in_use());
 
-  std::shared_ptr<const Source> source = open_committed_source(syscalls_, *memory_ / "step");
+  std::shared_ptr<const Source> source = open_committed_source(syscalls_, path / "step");
+  EXPECT_FALSE(is_in_use()) << "no other checkpoint gets their memory";
+  std::ofstream(*memory_ / kMemoryMarkName) << "{}";
+  EXPECT_FALSE(is_in_use());
+  source = open_committed_source(syscalls_, path / "step");
   EXPECT_TRUE(is_in_use());
   auto mapped = source->map_file("state/data");
   source.reset();
@@ -99,7 +106,7 @@ TEST_F(FilesInMemory, AreHeldWhileTheyAreReadOrMapped) {
 
   CheckpointLock lock(root, "step");
   EXPECT_FALSE(lock.is_in_use());  // From here on nobody begins to read it.
-  EXPECT_THAT([&] { static_cast<void>(open_committed_source(syscalls_, *memory_ / "step")); },
+  EXPECT_THAT([&] { static_cast<void>(open_committed_source(syscalls_, path / "step")); },
               testing::Fails(Errc::not_found, ::testing::HasSubstr("being removed")));
 }
 

@@ -38,6 +38,10 @@ struct MemoryMark {
 /// Errors: as parse_mark; OS errors.
 [[nodiscard]] std::optional<MemoryMark> read_mark_above(const io::Directory& root);
 
+/// Returns whether files of a checkpoint that is removed may become those of another one: it lies in a root in a memory
+/// that has a mark, whosever that is.
+[[nodiscard]] bool may_be_reused(const io::Directory& checkpoint) noexcept;
+
 /// Returns whether a directory, or file, lies on a tmpfs.
 [[nodiscard]] bool lies_in_memory(io::Syscalls& syscalls, int fd) noexcept;
 
