@@ -38,6 +38,20 @@ struct ExportArguments {
   bool first_names_only = false;                          ///< Of an array with several names.
 };
 
+enum class AgentDeed : std::uint8_t { serve, status, persist, stop, clean, check };
+
+/// What `agent` does, and for which program.
+struct AgentArguments {
+  AgentArguments() = default;
+
+  AgentDeed deed = AgentDeed::serve;
+  std::vector<std::string> program;  ///< serve; empty: whoever uses the memory.
+  double grace_seconds = 30;
+  unsigned restarts = 0;
+  std::optional<std::uint64_t> step;  ///< persist; nothing: the newest.
+  bool all = false;                   ///< clean --all.
+};
+
 /// Holds what stands after the name of a command.
 struct Arguments {
   std::filesystem::path path;
@@ -60,6 +74,7 @@ struct Arguments {
   PruneArguments prune;
   ExportArguments exporting;
   RecutArguments recutting;
+  AgentArguments agent;  ///< `path` is the memory, `other` the root.
 };
 
 /// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard
@@ -82,5 +97,7 @@ int export_arrays(const Arguments& arguments, Output& out);
 int export_message(const Arguments& arguments, Output& out);
 int reshard(const Arguments& arguments, Output& out);
 int copy(const Arguments& arguments, Output& out);
+/// Serving, it returns the status of its program.
+int agent(const Arguments& arguments, Output& out);
 
 }  // namespace cairn::cli

@@ -255,6 +255,48 @@ CLI::App* add_unrewind(CLI::App& app, Arguments& arguments) {
   return unrewind;
 }
 
+constexpr std::uint64_t kMostRestarts = 1'000'000;
+
+CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
+  using cairn::cli::AgentDeed;
+  cairn::cli::AgentArguments& how = arguments.agent;
+  CLI::App* agent = app.add_subcommand(
+      "agent",
+      "Have the last word for a program that keeps steps in memory: when it dies, its newest goes to disk");
+  agent->add_option("--memory", arguments.path, "The directory in memory")->required();
+  agent->add_option(
+      "--root", arguments.other,
+      "The directory of steps on disk (default: the one of the memory; to serve it is required)");
+  agent
+      ->add_option("--grace", how.grace_seconds,
+                   "How long a program that was told to end may take for a newer step")
+      ->type_name("S")
+      ->transform(cairn::cli::number(0))
+      ->capture_default_str();
+  agent->add_option("--restarts", how.restarts, "How often a program that fails is started again, in all")
+      ->type_name("N")
+      ->transform(cairn::cli::whole_number(0, kMostRestarts))
+      ->capture_default_str();
+  agent->add_option("PROGRAM", how.program,
+                    "After --: a program and its arguments; without one, whoever uses the memory is served");
+  const auto add = [&](AgentDeed deed, const std::string& name, const std::string& help) {
+    CLI::App* one = agent->add_subcommand(name, help)->fallthrough();
+    one->callback([&how, deed] { how.deed = deed; });
+    return one;
+  };
+  add(AgentDeed::status, "status", "List the steps in memory, and say who uses it")
+      ->add_flag("--json", arguments.is_json, "Answer in JSON");
+  add(AgentDeed::persist, "persist", "Copy the newest step in memory to disk, or another one")
+      ->add_option("STEP", how.step, "Which (default: the newest, if it is newer than the disk)")
+      ->transform(cairn::cli::whole_number(0));
+  add(AgentDeed::stop, "stop", "End the agent that serves the memory, and wait for that");
+  add(AgentDeed::clean, "clean",
+      "Give up the steps that are on disk, and the memory that is kept to be used again")
+      ->add_flag("--all", how.all, "Give up all steps");
+  add(AgentDeed::check, "check", "Measure both places, and say what is wrong with the memory");
+  return agent;
+}
+
 int run(const CLI::App& app, const Command& command, const Arguments& arguments) {
   try {
     Output out(stdout);
@@ -280,7 +322,9 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
       "Lists, describes, shows, verifies, compares, exports, reshards, copies, recovers and prunes "
-      "checkpoints, and\nbrings back those that a training has given up.",
+      "checkpoints,\nbrings back those that a training has given up, and has the last word for programs with "
+      "steps "
+      "in memory.",
       "cairn");
   app.set_version_flag("--version", fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR,
                                                 CAIRN_VERSION_PATCH));
@@ -288,9 +332,11 @@ int main(int argc, char** argv) {
   app.footer(
       "Exit status: 0 for success; 1 for damage and other failures, with one line on standard error; 2 for "
       "wrong\n"
-      "usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage.");
+      "usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage. agent: "
+      "that\n"
+      "of its program.");
 
-  const std::array<Command, 11> commands{{{add_ls(app, arguments), &cairn::cli::ls},
+  const std::array<Command, 12> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                           {add_inspect(app, arguments), &cairn::cli::inspect},
                                           {add_show(app, arguments), &cairn::cli::show},
                                           {add_verify(app, arguments), &cairn::cli::verify},
@@ -300,7 +346,8 @@ int main(int argc, char** argv) {
                                           {add_copy(app, arguments), &cairn::cli::copy},
                                           {add_recover(app, arguments), &cairn::cli::recover},
                                           {add_prune(app, arguments), &cairn::cli::prune},
-                                          {add_unrewind(app, arguments), &cairn::cli::unrewind}}};
+                                          {add_unrewind(app, arguments), &cairn::cli::unrewind},
+                                          {add_agent(app, arguments), &cairn::cli::agent}}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

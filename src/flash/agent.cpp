@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flash/internal/agent.hpp"
 
+#include <fcntl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -18,14 +20,15 @@
 #include <poll.h>
 #include <spawn.h>
 
-#include "cairn/api/copy.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/training/step_format.hpp"
 
+#include "base/internal/clock.hpp"
 #include "core/internal/disk_calls.hpp"
+#include "flash/internal/run_images.hpp"
 #include "flash/memory.hpp"
+#include "flash/retries.hpp"
+#include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
-#include "store/internal/damage.hpp"
 #include "store/internal/memory_mark.hpp"
 #include "store/internal/program_claim.hpp"
 #include "training/internal/worker.hpp"
@@ -33,35 +36,21 @@
 namespace cairn::flash {
 namespace {
 
+using std::chrono::steady_clock;
+
+constexpr std::string_view kAgentName = ".cairn-agent";
+/// That last words have ended is no signal, nor that a claim is free.
 constexpr int kLookAgainMs = 20;
+constexpr int kServingMs = 100;
 constexpr int kBySignal = 128;
 constexpr int kNotFound = 127;
 constexpr int kNotStarted = 126;
-
-/// The format of which this is step 0: a prefix, and as many digits as names have; one stands for as many as it takes.
-StepFormat format_of(const std::string& step_zero) {
-  const std::size_t digits =
-      step_zero.size() - std::min(step_zero.size(), step_zero.find_last_not_of('0') + 1);
-  return StepFormat(step_zero.substr(0, step_zero.size() - digits), digits == 1 ? 0 : digits);
-}
-
-/// The steps in a directory, the newest first.
-std::vector<std::uint64_t> steps_in(const io::Directory& directory, const StepFormat& format) {
-  std::vector<std::uint64_t> steps;
-  for (const io::DirectoryEntry& entry : directory.list()) {
-    if (const auto step = format.parse(entry.name); step && entry.kind == io::FileKind::directory) {
-      steps.push_back(*step);
-    }
-  }
-  std::sort(steps.rbegin(), steps.rend());
-  return steps;
-}
 
 void tell(const std::string& what) {
   std::fputs(fmt::format("cairn agent: {}\n", what).c_str(), stderr);
 }
 
-/// A program, and the signals that are meant for it or tell of it.
+/// An agent, the program that it runs, if it does, and the signals that are meant for it or tell of it.
 class Agent {
  public:
   Agent(const AgentOptions& options, const ContextOptions& context)
@@ -77,20 +66,23 @@ class Agent {
   int run() {
     block_signals();
     context_.emplace(how_);  // Its threads have the signals blocked, too.
-    start();
+    take_place();
+    if (!serves()) {
+      start();
+    }
     while (!is_over()) {
       wait_a_while();
       reap();
-      if (starts_again_ && is_claim_free()) {
-        starts_again_ = false;
-        start();
-      }
+      look_around();
     }
-    return status_;
+    return child_ > 0 ? kBySignal + SIGTERM : status_;  // It was told to end, and has not.
   }
 
  private:
+  [[nodiscard]] bool serves() const { return options_.program.empty(); }
+
   void block_signals() {
+    std::signal(SIGPIPE, SIG_IGN);  // Nobody may read what it tells.
     sigset_t set;
     sigemptyset(&set);
     for (const int number : {SIGTERM, SIGINT, SIGCHLD}) {
@@ -103,13 +95,36 @@ class Agent {
     }
   }
 
+  /// Says by a lock that this agent serves the memory, once that is there.
+  void take_place() {
+    if (place_) {
+      return;
+    }
+    io::Syscalls& syscalls = core::DiskCalls(*context_).syscalls();
+    std::error_code ignored;
+    if (!std::filesystem::exists(options_.memory / store::kMemoryMarkName, ignored)) {
+      return;  // Its program makes it, and nothing but the mark may be there first.
+    }
+    io::FileHandle file = store::open_to_lock(io::Directory::open(syscalls, options_.memory), kAgentName);
+    const int locked = syscalls.try_lock_for_process(file.fd());
+    if (locked == -EAGAIN) {
+      throw Error(std::error_code(EBUSY, std::system_category()),
+                  fmt::format("process {} serves {} as its agent", agent_of(options_.memory),
+                              options_.memory.string()));
+    }
+    io::require(locked, "lock", options_.memory / kAgentName);
+    place_.emplace(std::move(file));
+  }
+
   void start() {
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    sigset_t set;
+    sigemptyset(&set);
+    posix_spawnattr_setsigmask(&attributes, &set);
+    sigaddset(&set, SIGPIPE);
+    posix_spawnattr_setsigdefault(&attributes, &set);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     std::vector<std::string> words = options_.program;
     std::vector<char*> pointers;
     for (std::string& word : words) {
@@ -125,20 +140,20 @@ class Agent {
     }
   }
 
-  /// Returns when a signal has come, or a moment has passed: that last words have ended is no signal.
   void wait_a_while() {
     pollfd one{signals_, POLLIN, 0};
-    ::poll(&one, 1, kLookAgainMs);
+    ::poll(&one, 1, serves() ? kServingMs : kLookAgainMs);
     signalfd_siginfo news{};
     while (::read(signals_, &news, sizeof(news)) == static_cast<ssize_t>(sizeof(news))) {
       if (news.ssi_signo == SIGCHLD) {
         continue;
       }
       if (++told_to_end_ == 1) {
-        end_ = std::chrono::steady_clock::now() + options_.grace;
+        starts_again_ = false;
+        end_ = later(steady_clock::now(), options_.grace);
         persist();
       }
-      if (child_ > 0) {
+      if (child_ > 0 && news.ssi_code != SI_KERNEL) {  // A terminal tells all of its programs itself.
         ::kill(child_, static_cast<int>(news.ssi_signo));
       }
     }
@@ -157,38 +172,88 @@ class Agent {
   }
 
   void look_how_it_ended() {
-    bool is_in_order = false;
-    try {
-      const std::optional<store::ClaimRecord> record = look().record;
-      is_in_order = status_ == 0 && record && record->has_ended;
-      if (!is_in_order || record->left_step) {
-        persist();
-      }
-    } catch (const Error& error) {  // It has made no memory, or nobody may look into it.
-      tell(error.what());
-    }
+    const std::optional<store::ClaimLook> claim = look();
+    const bool is_in_order = status_ == 0 && claim && claim->record && claim->record->has_ended;
+    have_last_word(claim, is_in_order);
     starts_again_ = !is_in_order && told_to_end_ == 0 && left_ > 0;
     left_ -= starts_again_ ? 1U : 0U;
+    if (!end_) {
+      end_ = later(steady_clock::now(), options_.grace);
+    }
   }
 
-  [[nodiscard]] store::ClaimLook look() const {
-    return store::look_at_claim(
-        io::Directory::open(core::DiskCalls(*context_).syscalls(), options_.memory / kRankName));
+  void have_last_word(const std::optional<store::ClaimLook>& claim, bool is_in_order) {
+    const bool is_left = claim && claim->record && claim->record->left_step;
+    if (claim && (!is_in_order || is_left || told_to_end_ > 0)) {
+      persist();
+    }
   }
 
-  [[nodiscard]] bool is_claim_free() const {
+  void look_around() {
+    if (told_to_end_ > 0 && !is_grace_over_ && steady_clock::now() >= *end_) {
+      is_grace_over_ = true;
+      persist();  // The program may go on, and be killed with this one.
+    } else if (has_failed_ && steady_clock::now() >= again_.load()) {
+      persist();
+    }
+    if (!serves() && !starts_again_) {
+      try {
+        take_place();
+      } catch (const Error& error) {
+        tell_once(error);
+      }
+      return;
+    }
+    const std::optional<store::ClaimLook> claim = look();
+    is_in_use_ = claim && !claim->is_free;
+    if (is_in_use_) {
+      return;
+    }
+    if (starts_again_) {
+      starts_again_ = false;
+      end_.reset();
+      start();
+    } else if (claim && claim->record && served_ != claim->record->program) {
+      served_ = claim->record->program;
+      have_last_word(claim, claim->record->has_ended);
+    }
+  }
+
+  /// Nothing where there is no memory yet.
+  [[nodiscard]] std::optional<store::ClaimLook> look() {
     try {
-      return look().is_free;
-    } catch (const Error&) {
-      return true;
+      take_place();
+      return store::look_at_claim(
+          io::Directory::open(core::DiskCalls(*context_).syscalls(), options_.memory / kRankName));
+    } catch (const Error& error) {
+      tell_once(error);
+      return std::nullopt;
+    }
+  }
+
+  void tell_once(const Error& error) {
+    if (error.code() != Errc::not_found && std::exchange(last_told_, error.what()) != error.what()) {
+      tell(error.what());
     }
   }
 
   void persist() {
+    has_failed_ = false;
     last_words_.post([this] {
       try {
-        if (const auto step = persist_newest(options_.memory, options_.root, *context_)) {
+        const RunImages images(options_.memory, options_.root, *context_);
+        const auto passed_over = [](const std::exception& why) { tell(why.what()); };
+        if (const auto step = images.persist_newest(passed_over, [this] { return told_to_end_ > 1; })) {
           tell(fmt::format("step {} was copied from memory to {}", *step, options_.root.string()));
+        }
+        failures_ = 0;
+      } catch (const Error& error) {
+        if (failures_ == 0) {
+          tell(error.what());
+        }
+        if (may_succeed_later(error.code())) {
+          again_ = steady_clock::now() + pause_after(failures_++);
+          has_failed_ = true;
         }
       } catch (const std::exception& error) {
         tell(error.what());
@@ -200,59 +265,55 @@ class Agent {
     if (!last_words_.idle().has_happened()) {
       return false;
     }
-    const bool has_waited = told_to_end_ > 0 && std::chrono::steady_clock::now() >= end_;
-    return (child_ == 0 && !starts_again_) || has_waited || told_to_end_ > 1;
+    if (told_to_end_ > 1 || is_grace_over_) {
+      return true;
+    }
+    const bool tries_again = has_failed_ && (!end_ || steady_clock::now() < *end_);
+    const bool is_done = serves() ? told_to_end_ > 0 && !is_in_use_ : child_ == 0 && !starts_again_;
+    return is_done && !tries_again;
   }
 
   const AgentOptions& options_;
   const ContextOptions how_;
   std::optional<Context> context_;
+  std::optional<io::FileHandle> place_;
   int signals_ = -1;
   pid_t child_ = 0;
   int status_ = 0;
   unsigned left_;
   bool starts_again_ = false;
-  int told_to_end_ = 0;
-  std::chrono::steady_clock::time_point end_;
+  bool is_in_use_ = false;
+  std::optional<store::Uuid> served_;  // The program that the last word was for.
+  std::atomic<int> told_to_end_{0};
+  bool is_grace_over_ = false;
+  std::optional<steady_clock::time_point>
+      end_;  // Of the patience with a program that was told, or with the disk.
+  std::string last_told_;
+  // Of the thread with the last words; of the other one, while that is idle.
+  unsigned failures_ = 0;
+  std::atomic<bool> has_failed_{false};
+  std::atomic<steady_clock::time_point> again_{};
   training::Worker last_words_;  // First to stop: it uses all above.
 };
 
 }  // namespace
 
-std::optional<std::uint64_t> persist_newest(const std::filesystem::path& memory,
-                                            const std::filesystem::path& root, const Context& context) {
-  io::Syscalls& syscalls = core::DiskCalls(context).syscalls();
-  const io::Directory images = io::Directory::open(syscalls, memory / kRankName);
-  const std::optional<store::MemoryMark> mark = store::read_mark_above(images);
-  const io::Directory steps = io::Directory::open(syscalls, root);
-  const std::string run = run_in(steps).value_or("none");
-  if (!mark || mark->run != run) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("{} is the memory of run {}; {} has run {}", memory.string(),
-                            mark ? mark->run : "none", root.string(), run));
-  }
-  const StepFormat format = format_of(mark->step_zero);
-  const std::vector<std::uint64_t> on_disk = steps_in(steps, format);
-  for (const std::uint64_t step : steps_in(images, StepFormat())) {
-    if (!on_disk.empty() && step <= on_disk.front()) {
-      break;
-    }
-    const std::filesystem::path image = memory / kRankName / std::to_string(step);
-    try {
-      copy_checkpoint(image, root / format.name(step), {}, context);
-      return step;
-    } catch (const Error& error) {
-      if (!store::is_damage(syscalls, error.code(), image)) {
-        throw;
-      }
-      tell(error.what());
-    }
-  }
-  return std::nullopt;
-}
-
 int run_agent(const AgentOptions& options, const ContextOptions& context) {
   return Agent(options, context).run();
+}
+
+pid_t agent_of(const std::filesystem::path& memory) {
+  const int fd =
+      ::open((memory / kAgentName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) {
+    return 0;
+  }
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  const bool is_locked = ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  ::close(fd);
+  return is_locked ? std::max(lock.l_pid, 0) : 0;
 }
 
 }  // namespace cairn::flash

@@ -40,11 +40,6 @@ ContextOptions persisting_options(const Context& context) {
   return options;
 }
 
-store::RandomSource random_of(const Context& context) {
-  return context.options().random ? store::RandomSource(context.options().random)
-                                  : store::RandomSource(store::system_random);
-}
-
 const Context& require_alone(const Context& context) {
   const std::shared_ptr<coord::Coordinator>& coordinator = context.options().coordinator;
   if (coordinator && coordinator->size() > 1) {
@@ -75,7 +70,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       syscalls(core::DiskCalls(where).syscalls()),
       clock(core::DiskCalls(where).clock()),
       root(io::named_path(std::filesystem::absolute(given_root))),
-      memory(memory_options(options, root), syscalls, random_of(where)),
+      memory(memory_options(options, root), syscalls, flash::random_of(where)),
       disk(given_root, options.disk, where),
       copies(disk),
       persisting(persisting_options(where)) {

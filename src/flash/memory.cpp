@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <system_error>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/step_format.hpp"
 
+#include "flash/internal/run_images.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpoint_lock.hpp"
@@ -29,7 +29,6 @@ namespace cairn::flash {
 namespace {
 
 constexpr std::uint32_t kOwnMode = 0700;
-constexpr std::uint32_t kOpenToOthers = 0077;
 constexpr std::string_view kRunDirectory = ".cairn-flash";
 constexpr std::string_view kRunName = "run";
 constexpr std::size_t kMaxRunBytes = 100;
@@ -38,11 +37,6 @@ constexpr std::chrono::seconds kMostWait{5};
 constexpr std::chrono::milliseconds kLookAgain{10};
 /// With no limit that was given: one is complete while the other is filled.
 constexpr std::size_t kTwoImages = 2;
-
-[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& why) {
-  throw Error(Errc::invalid_argument,
-              fmt::format("{} cannot be the memory of a run: {}", path.string(), why));
-}
 
 std::filesystem::path canonical_of(const std::filesystem::path& path) {
   std::error_code failed;
@@ -59,7 +53,7 @@ void require_apart(const std::filesystem::path& memory, const std::filesystem::p
   const std::filesystem::path a = canonical_of(memory);
   const std::filesystem::path b = canonical_of(root);
   if (a == b || lies_in(a, b) || lies_in(b, a)) {
-    refuse(memory, fmt::format("it and the directory of steps, {}, lie in each other", root.string()));
+    refuse_memory(memory, fmt::format("it and the directory of steps, {}, lie in each other", root.string()));
   }
 }
 
@@ -79,23 +73,16 @@ io::Directory open_memory(io::Syscalls& syscalls, const std::filesystem::path& p
   io::require(io::uninterrupted([&] { return syscalls.status_at(AT_FDCWD, path.c_str(), named); }), "stat",
               path);
   if (named.kind != io::FileKind::directory) {
-    refuse(path, named.kind == io::FileKind::symlink ? "it is a symbolic link" : "it is not a directory");
+    refuse_memory(path,
+                  named.kind == io::FileKind::symlink ? "it is a symbolic link" : "it is not a directory");
   }
   io::Directory directory = io::Directory::open(syscalls, path);
   io::FileStatus status;
   io::require(io::uninterrupted([&] { return syscalls.status(directory.fd(), status); }), "stat", path);
   if (status.id != named.id) {
-    refuse(path, "it was replaced while it was opened");
+    refuse_memory(path, "it was replaced while it was opened");
   }
-  if (!store::lies_in_memory(syscalls, directory.fd())) {
-    refuse(path, "it is not on a tmpfs");
-  }
-  if (status.user != ::geteuid()) {
-    refuse(path, fmt::format("it is that of user {}", status.user));
-  }
-  if ((status.permissions & kOpenToOthers) != 0) {
-    refuse(path, fmt::format("it is open to others (mode {:04o})", status.permissions));
-  }
+  require_memory(directory);
   return directory;
 }
 
@@ -136,7 +123,7 @@ void require_own(const io::Directory& memory, const Memory::Options& options,
   const std::string run = name_run(memory.syscalls(), options.root, random);
   if (!memory.status(store::kMemoryMarkName)) {
     if (!memory.list().empty()) {
-      refuse(memory.path(), fmt::format("it is not empty, and has no {}", store::kMemoryMarkName));
+      refuse_memory(memory.path(), fmt::format("it is not empty, and has no {}", store::kMemoryMarkName));
     }
     store::MemoryMark mark;
     mark.run = run;
@@ -149,11 +136,11 @@ void require_own(const io::Directory& memory, const Memory::Options& options,
   make_directory(memory.syscalls(), memory.fd(), name, memory.path() / name);
   const std::optional<store::MemoryMark> mark = store::read_mark_above(memory.open_directory(name));
   if (!mark) {
-    refuse(memory.path(), fmt::format("its {} is not a file of this user", store::kMemoryMarkName));
+    refuse_memory(memory.path(), fmt::format("its {} is not a file of this user", store::kMemoryMarkName));
   }
   if (mark->run != run) {
-    refuse(memory.path(), fmt::format("it is that of run {}, with its steps in {}; {} has run {}", mark->run,
-                                      mark->root.string(), options.root.string(), run));
+    refuse_memory(memory.path(), fmt::format("it is that of run {}, with its steps in {}; {} has run {}",
+                                             mark->run, mark->root.string(), options.root.string(), run));
   }
 }
 
@@ -189,6 +176,11 @@ bool is_of(const Image& image, std::uint64_t step) {
 }
 
 }  // namespace
+
+store::RandomSource random_of(const Context& context) {
+  return context.options().random ? store::RandomSource(context.options().random)
+                                  : store::RandomSource(store::system_random);
+}
 
 std::optional<std::string> run_in(const io::Directory& steps) {
   const std::string name = fmt::format("{}/{}", kRunDirectory, kRunName);
@@ -398,6 +390,16 @@ void Memory::set(std::uint64_t step, bool Image::*what, bool is_so) {
       image.*what = is_so;
     }
   }
+}
+
+bool Memory::retire(std::uint64_t step) {
+  const MutexLock lock(mutex_);
+  return try_retire(step);
+}
+
+void Memory::drop_spare() {
+  root_->begin();  // Looks what there is.
+  root_->trim(0);
 }
 
 void Memory::retire_above(std::uint64_t step) {

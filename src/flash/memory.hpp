@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/core/context.hpp"
+
 #include "base/internal/mutex.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
@@ -22,6 +24,9 @@ namespace cairn::flash {
 
 /// Where the images of a memory lie: those of its only rank.
 inline constexpr std::string_view kRankName = "r00000";
+
+/// Returns where a context has its random numbers from.
+[[nodiscard]] store::RandomSource random_of(const Context& context);
 
 /// Returns the name of the run whose steps lie in a directory; nothing where it has none.
 ///
@@ -89,6 +94,10 @@ class Memory {
   void add(std::uint64_t step, std::uint64_t bytes);
   /// Says something of an image; of one that is gone it says nothing.
   void set(std::uint64_t step, bool Image::*what, bool is_so = true);
+  /// Gives up an image. False when somebody reads it.
+  [[nodiscard]] bool retire(std::uint64_t step);
+  /// Gives up the memory that is kept to be used again.
+  void drop_spare();
   /// Gives up the images above a step.
   ///
   /// Errors: EBUSY when somebody reads one.

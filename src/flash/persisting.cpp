@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <system_error>
 
-#include <algorithm>
-#include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,25 +10,12 @@
 #include "cairn/base/error.hpp"
 
 #include "coord/internal/borrowed_caller_thread.hpp"
+#include "flash/retries.hpp"
 #include "flash/state.hpp"
 
 namespace cairn {
 
 using flash::FlashSave;
-
-namespace {
-
-constexpr std::chrono::seconds kMostPause{60};
-constexpr unsigned kMostDoublings = 6;
-
-/// Returns whether a copy that has failed so may succeed later: the disk was full, or away.
-bool may_succeed_later(const std::exception_ptr& failure) {
-  const std::optional<std::error_code> code = code_of(failure);
-  return code && (code->category() == std::system_category() || *code == Errc::io_failure ||
-                  *code == Errc::timed_out);
-}
-
-}  // namespace
 
 /// The newest goes next: an older one that waits gives way.
 void FlashCheckpointer::State::enqueue(const std::shared_ptr<FlashSave>& save) {
@@ -88,7 +74,8 @@ void FlashCheckpointer::State::persist(const std::shared_ptr<FlashSave>& save) n
     if (!std::exchange(is_disk_failing, true)) {
       report(why);
     }
-    if (!may_succeed_later(why) || !wait_to_try_again(attempt)) {
+    const std::optional<std::error_code> code = code_of(why);
+    if (!code || !flash::may_succeed_later(*code) || !wait_to_try_again(attempt)) {
       break;
     }
   }
@@ -136,14 +123,12 @@ SaveResult FlashCheckpointer::State::copy_anew(std::uint64_t step) {
 
 /// False when there is no use in that: a newer step waits, or the program ends.
 bool FlashCheckpointer::State::wait_to_try_again(unsigned attempt) {
-  const std::chrono::seconds pause =
-      std::min(std::chrono::seconds(1U << std::min(attempt, kMostDoublings)), kMostPause);
   async::Event sooner;
   {
     const MutexLock lock(mutex);
     sooner = interrupted;
   }
-  return !coord::wait_with_progress(*coord::single_process(), sooner, pause, clock);
+  return !coord::wait_with_progress(*coord::single_process(), sooner, flash::pause_after(attempt), clock);
 }
 
 void FlashCheckpointer::State::give_up(FlashSave& save, std::exception_ptr why) noexcept {

@@ -158,7 +158,8 @@ bool FoundCheckpoint::counts() const noexcept {
 }
 
 std::string_view name_in_root(const FoundCheckpoint& found) {
-  const auto reserved = found.kind == EntryClass::displaced ? parse_reserved(found.entry) : std::nullopt;
+  const bool has_another = found.kind == EntryClass::displaced || found.kind == EntryClass::live;
+  const auto reserved = has_another ? parse_reserved(found.entry) : std::nullopt;
   return reserved ? reserved->base : std::string_view(found.name);
 }
 

@@ -51,12 +51,15 @@ std::optional<ClaimRecord> read_record(const io::FileHandle& file, const std::fi
               fmt::format("{} fills {}", who, path.parent_path().string()));
 }
 
-io::FileHandle open_claim(const io::Directory& root, const std::filesystem::path& path) {
-  const std::string name(kProgramName);
-  io::Syscalls& syscalls = root.syscalls();
+}  // namespace
+
+io::FileHandle open_to_lock(const io::Directory& directory, std::string_view name) {
+  const std::string text(name);
+  const std::filesystem::path path = directory.path() / text;
+  io::Syscalls& syscalls = directory.syscalls();
   constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-  const int fd =
-      io::uninterrupted([&] { return syscalls.open_beneath(root.fd(), name.c_str(), kFlags, kFileMode); });
+  const int fd = io::uninterrupted(
+      [&] { return syscalls.open_beneath(directory.fd(), text.c_str(), kFlags, kFileMode); });
   io::FileHandle file(syscalls, io::require(fd, "open", path));
   io::FileStatus status;
   io::require(io::uninterrupted([&] { return syscalls.status(file.fd(), status); }), "stat", path);
@@ -65,8 +68,6 @@ io::FileHandle open_claim(const io::Directory& root, const std::filesystem::path
   }
   return file;
 }
-
-}  // namespace
 
 std::string encode_claim(const ClaimRecord& record) {
   std::string bytes(kClaimMagic);
@@ -109,7 +110,7 @@ ClaimLook look_at_claim(const io::Directory& root) {
     return {};
   }
   const std::filesystem::path path = root.path() / kProgramName;
-  const io::FileHandle file = open_claim(root, path);
+  const io::FileHandle file = open_to_lock(root, kProgramName);
   ClaimLook look;
   look.is_free = file.syscalls().try_lock_for_process(file.fd()) != -EAGAIN;
   look.record = read_record(file, path);
@@ -117,7 +118,7 @@ ClaimLook look_at_claim(const io::Directory& root) {
 }
 
 ProgramClaim::ProgramClaim(const io::Directory& root, std::uint32_t rank, const RandomSource& random)
-    : path_(root.path() / kProgramName), file_(open_claim(root, path_)) {
+    : path_(root.path() / kProgramName), file_(open_to_lock(root, kProgramName)) {
   const int locked = file_.syscalls().try_lock_for_process(file_.fd());
   before_ = read_record(file_, path_);
   if (locked == -EAGAIN) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "cairn/api/find.hpp"
 
 #include "api/fixture.hpp"
+#include "flash/internal/run_images.hpp"
 #include "flash/steps.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
@@ -107,7 +109,8 @@ TEST_F(Agents, PersistNothingThatIsThere) {
   static_cast<void>(start(flasher(0, 800))->finish());
   const std::optional<std::uint64_t> before = on_disk();
 
-  EXPECT_EQ(persist_newest(memory(), root(), *context_), std::nullopt);
+  const RunImages images(memory(), root(), *context_);
+  EXPECT_EQ(images.persist_newest([](const std::exception&) {}), std::nullopt);
 
   EXPECT_EQ(on_disk(), before);
 }

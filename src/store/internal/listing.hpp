@@ -25,8 +25,8 @@ namespace cairn::store {
 [[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(const io::Directory& root,
                                                             const ListOptions& options = {});
 
-/// Returns what `found` is opened by or, where a crash has displaced it, was, and will be once it is
-/// recovered.
+/// Returns what `found` is opened by or, where a crash has displaced it, was, and will be once it is recovered; what
+/// is being written, once it is committed.
 ///
 /// Ownership: of `found`.
 [[nodiscard]] std::string_view name_in_root(const FoundCheckpoint& found);

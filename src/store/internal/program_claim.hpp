@@ -24,6 +24,11 @@ struct ClaimRecord {
   friend bool operator==(const ClaimRecord&, const ClaimRecord&) = default;
 };
 
+/// Opens a file of this user that programs lock to say that they are there; makes it where it is missing.
+///
+/// Errors: Errc::malformed_metadata: it is not a regular file; OS errors.
+[[nodiscard]] io::FileHandle open_to_lock(const io::Directory& directory, std::string_view name);
+
 /// 128 bytes.
 [[nodiscard]] std::string encode_claim(const ClaimRecord& record);
 /// Nothing for any other bytes than those of `encode_claim`.

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn agent: the last word for programs with steps in memory, and what there is to ask and to do about such a memory.
+#include "flash/internal/agent.hpp"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <pwd.h>
+
+#include "cairn/api/context.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/training/step_format.hpp"
+
+#include "base/internal/limits.hpp"
+#include "cli/commands.hpp"
+#include "cli/listing.hpp"
+#include "cli/paths.hpp"
+#include "cli/text.hpp"
+#include "cli/usage_error.hpp"
+#include "flash/internal/run_images.hpp"
+#include "store/internal/listing.hpp"
+#include "store/internal/memory_mark.hpp"
+
+namespace cairn::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+using flash::RunImages;
+
+int serve(const Arguments& arguments) {
+  constexpr std::size_t kStagingBytes = std::size_t{32} << 20;
+  if (arguments.other.empty()) {
+    throw UsageError("--root is required: the directory of steps");
+  }
+  flash::AgentOptions options;
+  options.memory = arguments.path;
+  options.root = arguments.other;
+  options.program = arguments.agent.program;
+  options.grace = Timeout(std::chrono::duration<double>(arguments.agent.grace_seconds));
+  options.restarts = arguments.agent.restarts;
+  ContextOptions context;
+  context.staging_bytes = kStagingBytes;
+  return flash::run_agent(options, context);
+}
+
+RunImages images_of(const Arguments& arguments) {
+  return {arguments.path, arguments.other, default_context()};
+}
+
+/// An image, whole or on its way.
+struct ImageLine {
+  std::uint64_t step = 0;
+  std::uint64_t bytes = 0;
+  std::optional<std::chrono::seconds> age;
+  std::string state;
+  std::string on_disk;  ///< "yes", "no" or "being copied".
+};
+
+std::vector<ImageLine> lines_of(const RunImages& images) {
+  using store::EntryClass;
+  std::set<fs::path> written;
+  for (const store::FoundCheckpoint& found : find_checkpoints(images.root())) {
+    if (found.kind == EntryClass::live) {
+      written.insert(images.root() / store::name_in_root(found));
+    }
+  }
+  std::vector<ImageLine> lines;
+  for (const store::FoundCheckpoint& found : find_checkpoints(images.images())) {
+    const std::optional<std::uint64_t> step = StepFormat().parse(store::name_in_root(found));
+    if (!step) {
+      continue;
+    }
+    ImageLine line;
+    line.step = *step;
+    line.bytes = found.bytes;
+    if (found.commit_time) {
+      const auto age = std::chrono::system_clock::now() - *found.commit_time;
+      line.age = std::max(std::chrono::floor<std::chrono::seconds>(age), std::chrono::seconds(0));
+    }
+    line.state = found.is_sound() ? "complete" : found.kind == EntryClass::live ? "being filled" : "damaged";
+    line.on_disk = images.is_persisted(*step)                ? "yes"
+                   : written.contains(images.on_disk(*step)) ? "being copied"
+                                                             : "no";
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string program_text(const store::ClaimLook& claim) {
+  if (!claim.record) {
+    return "none has filled it";
+  }
+  return fmt::format("process {} {}", claim.record->pid,
+                     !claim.is_free            ? "fills it"
+                     : claim.record->has_ended ? "has ended in order"
+                                               : "is gone, and has not ended in order");
+}
+
+void write_status(JsonWriter json, const Arguments& arguments, const RunImages& images) {
+  const store::ClaimLook claim = images.claim();
+  json.begin_object().key("memory").value(arguments.path.string());
+  json.key("root").value(images.root().string()).key("run").value(images.mark().run);
+  json.key("limit_bytes").value(images.mark().limit_bytes);
+  json.key("agent").value(static_cast<std::uint64_t>(flash::agent_of(arguments.path)));
+  json.key("program").value(claim.record ? claim.record->pid : 0);
+  json.key("is_running").value(!claim.is_free);
+  json.key("has_ended").value(claim.record && claim.record->has_ended);
+  json.key("images").begin_list();
+  for (const ImageLine& line : lines_of(images)) {
+    json.begin_object(JsonLayout::line).key("step").value(line.step).key("bytes").value(line.bytes);
+    if (line.age) {
+      json.key("age_seconds").value(static_cast<std::uint64_t>(line.age->count()));
+    }
+    json.key("state").value(line.state).key("on_disk").value(line.on_disk).end();
+  }
+  json.end().end();
+}
+
+int status(const Arguments& arguments, Output& out) {
+  const RunImages images = images_of(arguments);
+  if (arguments.is_json) {
+    write_status(json_to(out), arguments, images);
+    return 0;
+  }
+  const pid_t agent = flash::agent_of(arguments.path);
+  out.print("{}: run {}, steps in {}\n", path_text(arguments.path), images.mark().run,
+            path_text(images.root()));
+  out.print("program: {}\nagent: {}\n\n", program_text(images.claim()),
+            agent == 0 ? std::string("none") : fmt::format("process {}", agent));
+  const std::array<Column, 5> columns{
+      {{"STEP", true}, {"SIZE", true}, {"AGE", true}, {"STATE"}, {"ON DISK"}}};
+  const std::vector<ImageLine> lines = lines_of(images);
+  print_table(out, "", columns, [&](const RowVisitor& row) {
+    for (const ImageLine& line : lines) {
+      row({std::to_string(line.step), size_text(line.bytes), line.age ? age_text(*line.age) : "-", line.state,
+           line.on_disk});
+    }
+  });
+  return 0;
+}
+
+int persist(const Arguments& arguments, Output& out) {
+  const RunImages images = images_of(arguments);
+  std::optional<std::uint64_t> step = arguments.agent.step;
+  if (step) {
+    images.persist(*step);
+  } else {
+    step = images.persist_newest([](const std::exception& why) { complain(why.what()); });
+  }
+  if (step) {
+    out.print("step {} is in {}\n", *step, path_text(images.on_disk(*step)));
+  } else {
+    out.print("{} has nothing newer than {}\n", path_text(arguments.path), path_text(images.root()));
+  }
+  return 0;
+}
+
+int stop(const Arguments& arguments, Output& out) {
+  constexpr std::chrono::milliseconds kLookAgain{20};
+  const pid_t agent = flash::agent_of(arguments.path);
+  if (agent == 0) {
+    throw Error(Errc::not_found,
+                fmt::format("no agent to be seen from here serves {}", arguments.path.string()));
+  }
+  if (::kill(agent, SIGTERM) != 0) {
+    throw Error(std::error_code(errno, std::system_category()), fmt::format("process {}", agent));
+  }
+  while (flash::agent_of(arguments.path) == agent) {
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  out.print("process {} has ended\n", agent);
+  return 0;
+}
+
+int clean(const Arguments& arguments, Output& out) {
+  const RunImages::Cleaned cleaned = images_of(arguments).clean(arguments.agent.all);
+  out.print("{} given up", count_text(cleaned.retired.size(), "image"));
+  if (!cleaned.left.empty()) {
+    out.print(", {} left: step {} {}", count_text(cleaned.left.size(), "image"), cleaned.left.back(),
+              arguments.agent.all ? "is being read" : "is not on disk, or is being read (see --all)");
+  }
+  out.write("\n");
+  return 0;
+}
+
+/// Writes a file without a name into a directory, until it is durable. Nothing where there are no such files.
+std::optional<double> bytes_per_second(const fs::path& directory) {
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  constexpr std::size_t kPieces = 16;
+  const int fd = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return std::nullopt;
+  }
+  const std::vector<char> piece(kPiece, 'c');
+  const auto begin = std::chrono::steady_clock::now();
+  std::size_t written = 0;
+  for (ssize_t one = 1; one > 0 && written < kPiece * kPieces; written += static_cast<std::size_t>(one)) {
+    one = std::max<ssize_t>(::write(fd, piece.data(), piece.size()), 0);
+  }
+  const bool is_durable = ::fdatasync(fd) == 0;
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  ::close(fd);
+  return is_durable && written > 0 ? std::optional(static_cast<double>(written) / taken.count())
+                                   : std::nullopt;
+}
+
+void print_place(Output& out, const char* what, const fs::path& path) {
+  struct statvfs figures {};
+  if (::statvfs(path.c_str(), &figures) != 0) {
+    throw Error(std::error_code(errno, std::system_category()), path.string());
+  }
+  const std::optional<double> speed = bytes_per_second(path);
+  out.print("{} {}: {} of {} free, {}\n", what, path_text(path),
+            size_text(std::uint64_t{figures.f_bavail} * figures.f_frsize),
+            size_text(std::uint64_t{figures.f_blocks} * figures.f_frsize),
+            speed ? fmt::format("{}/s written", size_text(static_cast<std::uint64_t>(*speed)))
+                  : "its speed cannot be measured");
+}
+
+/// Returns whether logind removes what this user has in a directory once he has logged out everywhere: as it does by
+/// default below /dev/shm, but for system users and those who linger.
+bool is_removed_at_logout(const fs::path& memory) {
+  constexpr uid_t kFirstOfPeople = 1000;
+  const fs::path shared = "/dev/shm";
+  if (std::mismatch(shared.begin(), shared.end(), memory.begin(), memory.end()).first != shared.end() ||
+      ::geteuid() < kFirstOfPeople || !fs::exists("/run/systemd/seats")) {
+    return false;
+  }
+  const passwd* const user = ::getpwuid(::geteuid());
+  if (user != nullptr && fs::exists(fs::path("/var/lib/systemd/linger") / user->pw_name)) {
+    return false;
+  }
+  std::ifstream settings("/etc/systemd/logind.conf");
+  for (std::string line; std::getline(settings, line);) {
+    if (line.starts_with("RemoveIPC=no")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The directory, or the one that it is yet to be made in.
+fs::path existing(const fs::path& path) {
+  return fs::exists(path) ? path : fs::absolute(path).parent_path();
+}
+
+int check(const Arguments& arguments, Output& out) {
+  std::vector<std::string> problems;
+  const fs::path place = existing(arguments.path);
+  const io::Directory directory = io::Directory::open(io::posix_syscalls(), place);
+  if (place == arguments.path) {
+    try {
+      flash::require_memory(directory);
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+  } else if (!store::lies_in_memory(io::posix_syscalls(), directory.fd())) {
+    problems.push_back(fmt::format("{} is not on a tmpfs", place.string()));
+  }
+  print_place(out, "memory", place);
+  out.print("this process may have {} of memory; images count\n", size_text(memory_limit()));
+  if (fs::exists(arguments.path / store::kMemoryMarkName) || !arguments.other.empty()) {
+    print_place(out, "disk",
+                existing(arguments.other.empty() ? images_of(arguments).root() : arguments.other));
+  }
+  if (is_removed_at_logout(fs::absolute(place))) {
+    problems.emplace_back(
+        "logind removes it when its user has logged out (RemoveIPC): loginctl enable-linger keeps it");
+  }
+  out.flush();
+  for (const std::string& problem : problems) {
+    complain(problem);
+  }
+  return problems.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int agent(const Arguments& arguments, Output& out) {
+  switch (arguments.agent.deed) {
+    case AgentDeed::status:
+      return status(arguments, out);
+    case AgentDeed::persist:
+      return persist(arguments, out);
+    case AgentDeed::stop:
+      return stop(arguments, out);
+    case AgentDeed::clean:
+      return clean(arguments, out);
+    case AgentDeed::check:
+      return check(arguments, out);
+    case AgentDeed::serve:
+      break;
+  }
+  return serve(arguments);
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/core/context.hpp"
+#include "cairn/core/save.hpp"
+#include "cairn/training/step_format.hpp"
+
+#include "io/internal/file.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/memory_mark.hpp"
+#include "store/internal/program_claim.hpp"
+
+namespace cairn::flash {
+
+/// Refuses a directory that cannot be the memory of a run.
+///
+/// Errors: Errc::invalid_argument: it is on no tmpfs, another user's, or open to others.
+void require_memory(const io::Directory& directory);
+
+[[noreturn]] void refuse_memory(const std::filesystem::path& path, const std::string& why);
+
+/// The images of a run, for other programs than the one that fills them: they need no more than names and locks.
+///
+/// Every call blocks. Not for a process that has a FlashCheckpointer of this memory: it would lose its claim.
+class RunImages {
+ public:
+  /// `root`: the directory of steps; empty: the one that the mark names.
+  ///
+  /// Errors: Errc::not_found; Errc::invalid_argument: it is no memory of this user, or that of another run than
+  ///         `root`; both are named.
+  RunImages(const std::filesystem::path& memory, const std::filesystem::path& root, const Context& context);
+
+  [[nodiscard]] const store::MemoryMark& mark() const noexcept { return mark_; }
+  /// The directory of steps on disk.
+  [[nodiscard]] const std::filesystem::path& root() const noexcept { return root_; }
+  /// Where its images lie.
+  [[nodiscard]] const std::filesystem::path& images() const noexcept { return images_.path(); }
+  [[nodiscard]] std::filesystem::path image(std::uint64_t step) const;
+  /// Where a step lies on disk, if it does.
+  [[nodiscard]] std::filesystem::path on_disk(std::uint64_t step) const;
+  /// Returns whether the checkpoint on disk is the very image.
+  [[nodiscard]] bool is_persisted(std::uint64_t step) const;
+  [[nodiscard]] store::ClaimLook claim() const { return store::look_at_claim(images_); }
+
+  /// Copies an image to disk, where it may be already. It is stopped once `is_to_stop`, which is asked now and then,
+  /// unless it is past the point of no return.
+  ///
+  /// Errors: Errc::cancelled; as copy_checkpoint.
+  SaveResult persist(std::uint64_t step, const std::function<bool()>& is_to_stop = {}) const;
+  /// Copies the newest image that is sound, if it is newer than all that is on disk. Returns its step; nothing where
+  /// there is none to copy. `on_damage` is told of each that is passed over.
+  ///
+  /// Errors: as `persist`, but for damage.
+  std::optional<std::uint64_t> persist_newest(const std::function<void(const std::exception& why)>& on_damage,
+                                              const std::function<bool()>& is_to_stop = {}) const;
+
+  /// What `clean` has done.
+  struct Cleaned {
+    std::vector<std::uint64_t> retired;
+    std::vector<std::uint64_t> left;
+  };
+  /// Takes the claim, and gives up the images that are on disk, or all, and all memory that is kept to be used again.
+  /// What somebody reads is left.
+  ///
+  /// Errors: EBUSY: a program fills it. OS errors.
+  [[nodiscard]] Cleaned clean(bool all) const;
+
+ private:
+  const Context& context_;
+  io::Syscalls& syscalls_;
+  const std::filesystem::path memory_;
+  const io::Directory images_;
+  const store::MemoryMark mark_;
+  const std::filesystem::path root_;
+  const StepFormat format_;
+};
+
+}  // namespace cairn::flash
