@@ -7,6 +7,9 @@
 #include <chrono>
 #include <exception>
 #include <iterator>
+#include <sstream>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "base/internal/json_writer.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "flash/state.hpp"
@@ -48,6 +52,16 @@ const Context& require_alone(const Context& context) {
   return context;
 }
 
+/// The history of the run is kept where the policy of either level needs it.
+CheckpointerOptions disk_options(const FlashOptions& options) {
+  CheckpointerOptions disk = options.disk;
+  if (options.to_memory.needs_history()) {
+    const SavePolicy& to_disk = options.disk.save;
+    disk.save = SavePolicy(to_disk.name(), to_disk.asks_time(), to_disk, true);
+  }
+  return disk;
+}
+
 flash::Memory::Options memory_options(const FlashOptions& options, const std::filesystem::path& root) {
   if (options.memory.empty()) {
     throw Error(Errc::invalid_argument, "FlashOptions::memory names no directory");
@@ -71,9 +85,10 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       clock(core::DiskCalls(where).clock()),
       root(io::named_path(std::filesystem::absolute(given_root))),
       memory(memory_options(options, root), syscalls, flash::random_of(where)),
-      disk(given_root, options.disk, where),
+      disk(given_root, disk_options(options), where),
       copies(disk),
       persisting(persisting_options(where)) {
+  copies.set_found(memory.latest().has_value());
   for (const Image& image : memory.images()) {
     if (!image.is_damaged && is_on_disk(image.step)) {
       memory.set(image.step, &Image::is_on_disk);
@@ -114,7 +129,7 @@ void FlashCheckpointer::State::close() {
     copying.cancel();
     interrupted.set();
   }
-  if (!was_closed) {
+  if (!was_closed && std::uncaught_exceptions() <= exceptions) {  // Else the program is about to fail.
     memory.end(left);
   }
   disk.close(std::max(end - clock.steady_now(), std::chrono::nanoseconds(0)));
@@ -215,6 +230,51 @@ std::uint64_t FlashCheckpointer::skipped() const {
 
 Checkpointer& FlashCheckpointer::disk() noexcept {
   return state_->disk;
+}
+
+FlashPeriods FlashCheckpointer::periods(Timeout mtbf, Timeout mtbf_of_memory) const {
+  State& state = own();
+  FlashPeriods periods;
+  periods.memory = state.image_costs.report(mtbf, Timeout());
+  periods.disk = state.disk.period(mtbf_of_memory);
+  return periods;
+}
+
+FlashPeriods FlashCheckpointer::periods() const {
+  State& state = own();
+  FlashPeriods periods;
+  periods.memory = state.image_costs.report(Timeout(estimated_mtbf(state.disk.failures())), Timeout());
+  periods.disk = state.disk.period();
+  return periods;
+}
+
+double FlashPeriods::expected_loss() const {
+  return std::min(1.0, memory.expected_loss + disk.expected_loss);
+}
+
+double FlashPeriods::goodput() const {
+  return std::max(0.0, memory.goodput + disk.goodput - 1);
+}
+
+std::string FlashPeriods::json() const {
+  std::string text;
+  JsonWriter writer(text);
+  writer.begin_object().key("memory").raw(memory.json()).key("disk").raw(disk.json());
+  writer.key("expected_loss_ratio").value(expected_loss()).key("goodput_ratio").value(goodput()).end();
+  return text;
+}
+
+std::string FlashPeriods::prometheus_text() const {
+  std::string text;
+  for (const auto& [level, report] : {std::pair("memory", &memory), std::pair("disk", &disk)}) {
+    std::istringstream lines(report->prometheus_text());
+    constexpr std::string_view kTraining = "cairn_training_";
+    for (std::string line; std::getline(lines, line);) {
+      text +=
+          line.replace(line.find(kTraining), kTraining.size(), fmt::format("cairn_flash_{}_", level)) + "\n";
+    }
+  }
+  return text;
 }
 
 void FlashCheckpointer::wait() {

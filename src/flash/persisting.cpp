@@ -118,7 +118,11 @@ SaveResult FlashCheckpointer::State::copy_anew(std::uint64_t step) {
     const MutexLock lock(mutex);
     copying = copy;
   }
-  return copy.wait();
+  SaveResult result = copy.wait();
+  if (result.durable_time.count() > 0) {  // Else it was there.
+    copies.add_cost(result.durable_time);
+  }
+  return result;
 }
 
 /// False when there is no use in that: a newer step waits, or the program ends.

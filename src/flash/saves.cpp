@@ -10,6 +10,7 @@
 
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/training/preemption_guard.hpp"
 
 #include "flash/state.hpp"
 #include "training/internal/annotations.hpp"
@@ -38,8 +39,20 @@ bool FlashCheckpointer::State::is_due_in_memory(std::uint64_t step, const StepOp
   moment.steps = steps;
   if (options.to_memory.asks_time()) {
     moment.now = clock.now();
+    moment.costs = image_costs.costs();
+    moment.costs.mtbf = estimated_mtbf(disk.failures());
+    if (last_image) {
+      moment.since_last_save = clock.steady_now() - *last_image;
+    }
+    const MutexLock lock(mutex);
+    moment.is_saving = in_flight && !in_flight->is_complete();
   }
+  moment.is_preempted = is_preempted() && !has_saved_preempted;
   return how.force || options.to_memory(moment);
+}
+
+bool FlashCheckpointer::State::is_preempted() const {
+  return options.disk.preemption != nullptr && options.disk.preemption->is_preempted();
 }
 
 void FlashCheckpointer::State::require_above_images(std::uint64_t step) const {
@@ -66,6 +79,7 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
   if (!is_due_on_disk && !is_due_here) {
     return {};
   }
+  const auto called = clock.steady_now();
   settle_in_flight();
   throw_failure();
   std::shared_ptr<FlashSave> save;
@@ -73,7 +87,13 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
     require_above_images(step);
     save = save_into_memory(step, items, how, is_due_on_disk);
   }
-  if (!save) {
+  if (save) {
+    has_saved_preempted = is_preempted();
+    image_costs.add_blocking(clock.steady_now() - called);
+    if (!std::exchange(last_image, called)) {
+      persister.post([this] { copies.enter(); });
+    }
+  } else {
     StepResponse straight;
     if (is_due_on_disk) {
       const MutexLock one(disk_mutex);
@@ -143,6 +163,7 @@ void FlashCheckpointer::State::settle(FlashSave& save) {
   save.settle([&](const SaveResult& image, const std::exception_ptr& why) {
     if (!why) {
       memory.add(save.step(), image.bytes);
+      image_costs.add_durable(image.durable_time);
       memory.set(save.step(), &Image::is_wanted, save.is_to_be_persisted());
     }
     const MutexLock lock(mutex);

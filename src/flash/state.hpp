@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "flash/flash_save.hpp"
 #include "flash/memory.hpp"
 #include "io/internal/syscalls.hpp"
+#include "training/internal/save_costs.hpp"
 #include "training/internal/step_copies.hpp"
 #include "training/internal/worker.hpp"
 
@@ -32,6 +34,7 @@ struct FlashCheckpointer::State {
   std::shared_ptr<flash::FlashSave> save_into_memory(std::uint64_t step, const Checkpointables& items,
                                                      const StepOptions& how, bool is_due_on_disk);
   [[nodiscard]] bool is_due_in_memory(std::uint64_t step, const StepOptions& how) const;
+  [[nodiscard]] bool is_preempted() const;
   void require_above_images(std::uint64_t step) const;
   void require_open() const;
   void report_once_gone();
@@ -69,6 +72,7 @@ struct FlashCheckpointer::State {
   void close();
 
   const FlashOptions options;
+  const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
   const Context& context;
   io::Syscalls& syscalls;
   const Clock& clock;
@@ -91,7 +95,10 @@ struct FlashCheckpointer::State {
   bool is_giving_up CAIRN_GUARDED_BY(mutex) = false;
   async::Event interrupted CAIRN_GUARDED_BY(mutex);  // There is something better to do than to try again.
   bool is_reported_gone = false;                     // Of the thread that saves.
-  bool is_disk_failing = false;                      // Of the thread that persists: somebody was told.
+  bool has_saved_preempted = false;                  // Likewise.
+  std::optional<std::chrono::steady_clock::time_point> last_image;  // Likewise: when its save was called.
+  training::SaveCosts image_costs{clock};
+  bool is_disk_failing = false;  // Of the thread that persists: somebody was told.
 
   training::Worker persister;  // First to stop: it uses all above.
 };

@@ -131,7 +131,7 @@ PeriodReport Checkpointer::period(Timeout mtbf, Timeout restart) const {
 }
 
 PeriodReport Checkpointer::period() const {
-  return period(Timeout(estimated_mtbf(failures())));
+  return period(Timeout(state_->history.mtbf()));
 }
 
 FailureHistory Checkpointer::failures() const {

@@ -142,7 +142,7 @@ SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& s
   if (options.save.asks_time()) {
     moment.now = clock.now();
     moment.costs = costs.costs();
-    moment.costs.mtbf = estimated_mtbf(history.failures());
+    moment.costs.mtbf = history.mtbf();
     if (last_begin) {
       moment.since_last_save = clock.steady_now() - *last_begin;
     }

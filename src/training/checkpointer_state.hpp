@@ -20,11 +20,11 @@
 #include "async/internal/gate.hpp"
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
+#include "training/internal/save_costs.hpp"
 #include "training/internal/worker.hpp"
 #include "training/rank_decisions.hpp"
 #include "training/remover.hpp"
 #include "training/run_history.hpp"
-#include "training/save_costs.hpp"
 #include "training/step_save.hpp"
 
 namespace cairn {

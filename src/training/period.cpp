@@ -57,6 +57,14 @@ nanoseconds estimated_mtbf(const FailureHistory& history) {
                  (static_cast<double>(history.failures) + 1));
 }
 
+nanoseconds mtbf_of(double probability, Timeout time, std::uint64_t machines) {
+  if (!(probability > 0 && probability < 1) || time.count() <= 0 || machines == 0) {
+    throw Error(Errc::invalid_argument, fmt::format("{} machines cannot fail with probability {} in {} s",
+                                                    machines, probability, seconds_of(time)));
+  }
+  return time_of(-seconds_of(time) / (static_cast<double>(machines) * std::log1p(-probability)));
+}
+
 nanoseconds young_period(nanoseconds cost, nanoseconds mtbf) {
   require_sense(cost, mtbf);
   return time_of(std::sqrt(2 * seconds_of(cost) * seconds_of(mtbf)));

@@ -37,13 +37,29 @@ struct Record {
   std::uint64_t begun = 0;  ///< Seconds since 1970.
   std::uint64_t seen = 0;
   bool is_closed = false;
+  std::optional<bool> has_found;  ///< The steps of the run in memory; nothing: it keeps none there.
 };
+
+bool is_true(const JsonScalar& scalar) {
+  const bool* value = std::get_if<bool>(&scalar);
+  return value != nullptr && *value;
+}
+
+/// Returns whether steps on disk were needed: a program has failed that kept none in memory, or after one that did the
+/// next has found none there.
+bool is_loss(const Record& record, bool has_failed_before) {
+  return record.has_found ? !*record.has_found && has_failed_before : !record.is_closed;
+}
 
 std::string encode(const Record& record) {
   std::string text;
   JsonWriter writer(text);
   writer.begin_object().key("begun").value(record.begun).key("seen").value(record.seen);
-  writer.key("closed").value(record.is_closed).end();
+  writer.key("closed").value(record.is_closed);
+  if (record.has_found) {
+    writer.key("found_memory").value(*record.has_found);
+  }
+  writer.end();
   return text;
 }
 
@@ -62,9 +78,9 @@ std::optional<Record> decode(std::string_view text, std::string_view path) {
       } else if (*key == "seen") {
         record.seen = json.read_unsigned();
       } else if (*key == "closed") {
-        const JsonScalar closed = json.read_scalar();
-        const bool* is_closed = std::get_if<bool>(&closed);
-        record.is_closed = is_closed != nullptr && *is_closed;
+        record.is_closed = is_true(json.read_scalar());
+      } else if (*key == "found_memory") {
+        record.has_found = is_true(json.read_scalar());
       } else {
         json.skip_value();
       }
@@ -123,9 +139,11 @@ void RunHistory::read() {
       if (i < excess) {
         io::remove_if_there([&] { runs->remove_file(entry.name); });
       } else if (const auto record = decode(io::read_small_file(*runs, entry.name, kMostBytes), entry.name)) {
+        earlier_.losses += is_loss(*record, has_failed_before_) ? 1 : 0;
         ++earlier_.programs;
         earlier_.failures += record->is_closed ? 0 : 1;
         earlier_.lived += Seconds(record->seen - record->begun);
+        has_failed_before_ = !record->is_closed;
       }
     } catch (const Error&) {  // It was replaced or removed meanwhile, is another's, or may not be removed.
     }
@@ -153,6 +171,7 @@ void RunHistory::write(bool is_closed) const {
   record.begun = seconds_of(begun_);
   record.seen = std::max(record.begun, seconds_of(clock_.now()));
   record.is_closed = is_closed;
+  record.has_found = has_found_;
   const std::string next = name_ + ".new";
   io::remove_if_there([&] { runs->remove_file(next); });
   io::write_small_file(*runs, next, encode(record));
@@ -162,9 +181,16 @@ void RunHistory::write(bool is_closed) const {
 FailureHistory RunHistory::failures() const {
   FailureHistory all = earlier_;
   const auto lived = std::chrono::duration_cast<std::chrono::nanoseconds>(clock_.now() - begun_);
+  all.losses += has_found_ && !*has_found_ && has_failed_before_ ? 1 : 0;
   ++all.programs;
   all.lived += std::max(lived, std::chrono::nanoseconds(0));
   return all;
+}
+
+std::chrono::nanoseconds RunHistory::mtbf() const {
+  FailureHistory all = failures();
+  all.failures = has_found_ ? all.losses : all.failures;
+  return estimated_mtbf(all);
 }
 
 }  // namespace cairn::training

@@ -40,8 +40,13 @@ class RunHistory {
   /// is left out: an estimate is not a reason to fail.
   void enter(bool is_closed) noexcept;
 
+  /// The run has a level in memory, and this program has found steps there or not; told before all else.
+  void set_found(bool has_found) noexcept { has_found_ = has_found; }
+
   /// Returns what is known now, this program included.
   [[nodiscard]] FailureHistory failures() const;
+  /// The mean time between two failures that steps on disk are for: those that lose the memory, where there is one.
+  [[nodiscard]] std::chrono::nanoseconds mtbf() const;
 
  private:
   using Time = std::chrono::system_clock::time_point;
@@ -56,6 +61,8 @@ class RunHistory {
   const Time begun_;
   const std::string name_;
   FailureHistory earlier_;
+  bool has_failed_before_ = false;  // The program before this one.
+  std::optional<bool> has_found_;
   Mutex mutex_;  // Protects the file, too.
   bool is_entered_ CAIRN_GUARDED_BY(mutex_) = false;
 };

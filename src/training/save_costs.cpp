@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/save_costs.hpp"
+#include "training/internal/save_costs.hpp"
 
 #include <utility>
 

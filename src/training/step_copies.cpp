@@ -24,6 +24,19 @@ StepResponse StepCopies::save(std::uint64_t step, const Checkpointables& items, 
   return state_.start(step, state_.saving_of(items), how, 0, state_.clock.steady_now());
 }
 
+void StepCopies::set_found(bool has_found) {
+  state_.history.set_found(has_found);
+}
+
+void StepCopies::enter() {
+  state_.enter_history(false);
+}
+
+void StepCopies::add_cost(std::chrono::nanoseconds duration) {
+  constexpr int kSlowedPercent = 15;  // Of a program that computes on all cores meanwhile.
+  state_.costs.add_blocking(duration * kSlowedPercent / 100);
+}
+
 void StepCopies::plan(std::uint64_t step) {
   state_.plan_copy(step);
 }

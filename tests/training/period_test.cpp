@@ -14,7 +14,7 @@
 #include "support/document.hpp"
 #include "support/fails.hpp"
 #include "training/fixture.hpp"
-#include "training/save_costs.hpp"
+#include "training/internal/save_costs.hpp"
 
 namespace cairn {
 namespace {

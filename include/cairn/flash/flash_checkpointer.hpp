@@ -14,6 +14,7 @@
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/training/checkpointer.hpp"
+#include "cairn/training/period.hpp"
 #include "cairn/training/save_policy.hpp"
 #include "cairn/training/step_options.hpp"
 
@@ -65,6 +66,21 @@ class FlashResponse {
   static constexpr Timeout kForEver{std::chrono::nanoseconds::max()};
 
   std::shared_ptr<flash::FlashSave> save_;
+};
+
+/// What a training has measured of both levels, and what follows from it.
+struct FlashPeriods {
+  PeriodReport memory;
+  PeriodReport disk;
+
+  /// The part of the time that both are expected to lose: to saves, steps computed again, and restarts; 1 at most.
+  [[nodiscard]] double expected_loss() const;
+  /// The part of its time in which nothing of both has stopped the program, or slowed it down by as much.
+  [[nodiscard]] double goodput() const;
+  /// An object with the reports as `memory` and `disk`.
+  [[nodiscard]] std::string json() const;
+  /// In Prometheus' text format: `cairn_flash_memory_save_period_seconds` and so on.
+  [[nodiscard]] std::string prometheus_text() const;
 };
 
 enum class ResumedFrom : std::uint8_t { memory, disk };
@@ -137,6 +153,13 @@ class FlashCheckpointer {
   [[nodiscard]] std::uint64_t skipped() const;
   /// The steps on disk.
   [[nodiscard]] Checkpointer& disk() noexcept;
+  /// Returns what saves have cost so far, and how often to save on both levels: for programs that fail every `mtbf` on
+  /// average, and a memory that is lost every `mtbf_of_memory`.
+  ///
+  /// Errors: Errc::invalid_argument: one of them is 0.
+  [[nodiscard]] FlashPeriods periods(Timeout mtbf, Timeout mtbf_of_memory) const;
+  /// The same for what has happened in this run so far: see save_when::automatic.
+  [[nodiscard]] FlashPeriods periods() const;
 
   /// Blocks until nothing is being saved, persisted or removed.
   ///

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
+
+#include "cairn/base/timeout.hpp"
 
 namespace cairn {
 
@@ -38,11 +41,20 @@ struct PeriodCosts {
 /// and to restarts. For a period of 0 that is all of it; 1 at most.
 [[nodiscard]] double expected_loss(std::chrono::nanoseconds period, const PeriodCosts& costs);
 
+/// The mean time between two failures of a job on so many machines, each of which fails within `time` with this
+/// probability: -time / (machines ln(1 - probability)).
+///
+/// Errors: Errc::invalid_argument: no time or machines, or a probability that is not between 0 and 1, or one of them.
+[[nodiscard]] std::chrono::nanoseconds mtbf_of(double probability, Timeout time, std::uint64_t machines = 1);
+
 /// How often the programs of a run have failed so far.
 struct FailureHistory {
   std::uint64_t programs = 0;         ///< That have saved steps, and the one that asks.
   std::uint64_t failures = 0;         ///< The earlier programs that ended without Checkpointer::close.
   std::chrono::nanoseconds lived{0};  ///< All of their time, each until it was last known to live.
+  /// How often steps on disk were needed: after each failure or, with a FlashCheckpointer, after those where the next
+  /// program has found no steps in memory.
+  std::uint64_t losses = 0;
 };
 
 /// Returns what they say of the mean time between two failures, as if a day with one failure had gone before:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -26,6 +27,13 @@ class StepCopies {
   [[nodiscard]] bool decide(std::uint64_t step, const StepOptions& how);
   /// Saves a step that was decided on; otherwise as Checkpointer::save.
   [[nodiscard]] StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+
+  /// As RunHistory::set_found: of the steps that copies are made of.
+  void set_found(bool has_found);
+  /// Enters the program into the history of the run, if one is kept.
+  void enter();
+  /// A copy has ended, so long after it began; it has slowed the program down meanwhile.
+  void add_cost(std::chrono::nanoseconds duration);
 
   /// The step was decided on, and `copy` comes later. There is one plan at a time.
   void plan(std::uint64_t step);
