@@ -123,6 +123,10 @@ coord::Coordinator& LoadContext::coordinator() const noexcept {
   return load_->resources().coordinator;
 }
 
+std::optional<coord::Channel> LoadContext::channel(std::string_view name) const {
+  return load_->channel(directory_, name);
+}
+
 DeviceCopier* LoadContext::copier(Device device) const noexcept {
   return load_->resources().devices.copier(device);
 }

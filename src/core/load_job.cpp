@@ -107,6 +107,13 @@ std::optional<coord::Channel> LoadJob::next_reading(const std::string& directory
   return joint_->channel(fmt::format("{}/{}", directory, ++readings_[directory]));
 }
 
+std::optional<coord::Channel> LoadJob::channel(const std::string& directory, std::string_view what) const {
+  if (!joint_) {
+    return std::nullopt;
+  }
+  return joint_->channel(fmt::format("{}//{}", directory, what));  // No reading is called so.
+}
+
 void LoadJob::add_differences(const std::string& name, std::vector<std::string> missing,
                               std::vector<std::string> unexpected) {
   LoadResult found;

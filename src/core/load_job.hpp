@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/internal/mutex.hpp"
@@ -27,6 +28,8 @@ class LoadJob final : public ReadJob {
   void start();
 
   [[nodiscard]] std::optional<coord::Channel> next_reading(const std::string& directory) override;
+  [[nodiscard]] std::optional<coord::Channel> channel(const std::string& directory,
+                                                      std::string_view what) const override;
   void add_problem(const std::string& problem) noexcept override;
   void add_differences(const std::string& name, std::vector<std::string> missing,
                        std::vector<std::string> unexpected) override;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/coord/session.hpp"
@@ -35,6 +36,10 @@ class ReadJob : public Operation, public contract::LoadBackend {
   [[nodiscard]] const store::Source& source() const noexcept override { return *source_; }
   [[nodiscard]] bool verifies() const noexcept override { return options_.verify; }
   [[nodiscard]] std::optional<coord::Channel> next_reading(const std::string& /*directory*/) override {
+    return std::nullopt;
+  }
+  [[nodiscard]] std::optional<coord::Channel> channel(const std::string& /*directory*/,
+                                                      std::string_view /*what*/) const override {
     return std::nullopt;
   }
   void count_file(const std::string& relative) override;

@@ -3,12 +3,20 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
+
+#include "cairn/contract/handler.hpp"
 
 #include "async/internal/event.hpp"
 #include "core/joint_job.hpp"
@@ -108,6 +116,121 @@ TEST_P(JointLoading, EndsAtTheDeadlineOfARankWhenAHandlerHangsOnAnother) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, JointLoading, ::testing::Values(0, 1, 3));
+
+/// What ranks have told each other in a load.
+struct Talk {
+  std::string heard;
+};
+
+/// Its ranks say their numbers in a load, in two channels; rank `odd` says something wrong in the second one.
+class LoadTalkHandler final : public CheckpointableHandler<Talk> {
+ public:
+  explicit LoadTalkHandler(std::size_t odd = SIZE_MAX) : odd_(odd) {}
+
+  std::string_view id() const noexcept override { return "test.talk/1"; }
+
+  // outlives: the value is not used.
+  Awaitable<Background<>> save(SaveContext context, const Talk&) const override {
+    std::string text = "talk";
+    co_return context.write_file("talk", std::move(text));
+  }
+
+  Awaitable<Background<Talk>> load(LoadContext context, std::optional<Talk>) const override {
+    std::optional<coord::Channel> numbers = context.channel("numbers");
+    std::string heard = "alone";
+    if (numbers) {
+      coord::Channel words = *context.channel("words");
+      std::vector<std::string> texts = co_await numbers->gather(std::to_string(numbers->rank()));
+      heard = co_await numbers->broadcast(fmt::format("{}", fmt::join(texts, " ")));
+      std::string word = numbers->rank() == odd_ ? "odd" : "even";
+      co_await words.agree("the word", std::move(word));
+    }
+    co_return finish(std::move(context), std::move(heard));
+  }
+
+  Awaitable<Talk> metadata(LoadContext context) const override {
+    Talk talk;
+    talk.heard = context.channel("numbers") ? "together" : "alone";
+    co_return talk;
+  }
+
+ private:
+  static Background<Talk> finish(LoadContext context, std::string heard) {
+    Talk talk;
+    talk.heard = std::move(heard);
+    static_cast<void>(co_await context.read_file("talk"));
+    co_return talk;
+  }
+
+  std::size_t odd_;
+};
+
+class TalkingRanks : public ::testing::Test {
+ protected:
+  /// Saves two values, whose handlers talk in channels of the same names.
+  void save(const Context& context) const {
+    const Talk talk;
+    static_cast<void>(core::start_save(directory_ / "step", {{"a", talk}, {"b", talk}}, registry(SIZE_MAX),
+                                       SaveOptions(), context)
+                          .wait());
+  }
+
+  [[nodiscard]] std::string load(const Context& context, bool is_together, std::size_t odd = SIZE_MAX) const {
+    LoadOptions options;
+    options.together = is_together;
+    Loaded loaded = core::start_load(directory_ / "step", {}, registry(odd), options, context).wait();
+    return loaded.take<Talk>("a").heard + ", " + loaded.take<Talk>("b").heard;
+  }
+
+  static RegistrySnapshot registry(std::size_t odd) {
+    HandlerRegistry handlers;
+    handlers.add(std::make_shared<const LoadTalkHandler>(odd));
+    return handlers.snapshot();
+  }
+
+  const testing::TempDir directory_;
+};
+
+TEST_F(TalkingRanks, HearEachOtherInALoadTogether) {
+  JointJob job{JointJob::Options(3)};
+  const Context alone;
+  save(alone);
+  std::vector<std::string> heard(3);
+
+  for (const RankEnd& end : job.on_all([&](std::size_t rank) {
+         heard[rank] = load(job.context(rank), true);
+         return SaveResult();
+       })) {
+    EXPECT_EQ(end.text(), "committed");
+  }
+
+  EXPECT_THAT(heard, ::testing::Each("0 1 2, 0 1 2"));
+}
+
+TEST_F(TalkingRanks, LoadAloneWithoutTheOthers) {
+  JointJob job{JointJob::Options(2)};
+  const Context alone;
+  save(alone);
+
+  EXPECT_EQ(load(job.context(1), false), "alone, alone");
+  EXPECT_EQ(load(alone, true), "alone, alone");
+  const CheckpointMetadata stored =
+      core::read_metadata(directory_ / "step", {}, registry(SIZE_MAX), LoadOptions(), job.context(1));
+  EXPECT_EQ(stored.at("a").as<Talk>().heard, "alone");
+}
+
+TEST_F(TalkingRanks, AllFailWhereTheyDisagree) {
+  JointJob job{JointJob::Options(3)};
+  const Context alone;
+  save(alone);
+
+  for (const RankEnd& end : job.on_all([&](std::size_t rank) {
+         static_cast<void>(load(job.context(rank), true, 1));
+         return SaveResult();
+       })) {
+    EXPECT_THAT(end.text(), ::testing::AllOf(HasSubstr("the word"), HasSubstr("rank 1 has 'odd'")));
+  }
+}
 
 }  // namespace
 }  // namespace cairn

@@ -48,6 +48,12 @@ class LoadContext {
   /// The directory that they lie in, if they do. Files read past this class are not verified.
   [[nodiscard]] std::optional<std::filesystem::path> directory() const;
   [[nodiscard]] coord::Coordinator& coordinator() const noexcept;
+  /// Where all ranks load together (LoadOptions::together) a handler talks to itself on the others here: every rank
+  /// begins the same channels. Nothing where a rank loads alone, and for questions for metadata. A failure of any rank
+  /// fails its rounds.
+  ///
+  /// Errors: Errc::invalid_argument for a channel that was begun before.
+  [[nodiscard]] std::optional<coord::Channel> channel(std::string_view name) const;
   /// Returns the copier that reaches the memory of a device; null when the context has none for it.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 

@@ -110,6 +110,9 @@ class LoadBackend {
   /// Returns what ranks say to each other about what handlers read of a checkpointable next; nothing where
   /// each rank reads for itself.
   [[nodiscard]] virtual std::optional<coord::Channel> next_reading(const std::string& directory) = 0;
+  /// Returns what the handlers of a checkpointable say to each other; nothing where each rank loads alone.
+  [[nodiscard]] virtual std::optional<coord::Channel> channel(const std::string& directory,
+                                                              std::string_view what) const = 0;
   /// Enters a file that is read from.
   virtual void count_file(const std::string& relative) = 0;
   /// Keeps a problem for the result, where there will be one.
