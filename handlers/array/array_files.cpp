@@ -106,8 +106,12 @@ void require_possible(const ArrayRules& rules, Snapshot snapshot) {
   }
 }
 
+std::string text_of(const formats::IndexBytes& index) {
+  return {reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size()};
+}
+
 /// Joins indexes; a text of no bytes is none.
-std::string merge(std::span<const std::string_view> texts) {
+std::string merge_texts(std::span<const std::string_view> texts) {
   std::vector<formats::Index> indexes;
   for (const std::string_view text : texts) {
     if (!text.empty()) {
@@ -116,49 +120,73 @@ std::string merge(std::span<const std::string_view> texts) {
           formats::Index::open(nobody, std::as_bytes(std::span(text)), "the index of other ranks"));
     }
   }
-  const formats::IndexBytes merged = formats::merge_indexes(indexes);
-  return {reinterpret_cast<const char*>(merged.bytes.data()), merged.bytes.size()};
+  return indexes.empty() ? std::string() : text_of(formats::merge_indexes(indexes));
 }
 
-/// Holds what the ranks but rank 0 have in the index, as long as none of them writes anything else: files and
-/// arrays stay, where only values change.
-struct KeptIndex {
+/// Holds what the ranks but rank 0 have in the index, as long as none of them has anything else.
+struct KeptTexts {
   coord::SaidBefore said;
   std::string others;  ///< At rank 0.
 };
 
-/// Rank 0 writes the index of all ranks; the others send theirs, unless it is that of an earlier save.
-Background<> join_index(SaveContext context, array_store::PlannedIndex planned, coord::Channel ranks,
-                        std::shared_ptr<SameOnRanks> same) {
-  const bool is_primary = context.coordinator().rank() == 0;
-  const formats::IndexBytes index = co_await make_index(context, std::move(planned));
-  std::string own(reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size());
-  auto kept = context.kept<KeptIndex>();
+/// Holds their arrays: files and boxes stay, where only values change.
+struct KeptIndex : KeptTexts {};
+
+/// Holds their values.
+struct KeptValues : KeptTexts {};
+
+/// Sends an index to rank 0, unless it is that of an earlier save. Returns what the others have sent, now or then.
+template <class Kept>
+// outlives: the caller keeps the channel until this has ended.
+Awaitable<std::shared_ptr<const Kept>> send_changes(SaveContext context, coord::Channel& ranks,
+                                                    std::string mine, std::shared_ptr<SameOnRanks> same) {
+  std::shared_ptr<const Kept> kept = context.kept<Kept>();
   std::optional<coord::SaidBefore> said;
   if (kept) {
     said = kept->said;
   }
-  std::string told = is_primary ? std::string() : own;
   coord::Channel::Merge join = [](const std::vector<std::string>& texts) {
-    return merge(std::vector<std::string_view>(texts.begin(), texts.end()));
+    return merge_texts(std::vector<std::string_view>(texts.begin(), texts.end()));
   };
   const Hash128 aside = same != nullptr ? same->hash : Hash128();
   Awaitable<coord::Reduced> reducing =
-      coord::reduce_changes(ranks, std::move(told), std::move(join), said, aside);
+      coord::reduce_changes(ranks, std::move(mine), std::move(join), said, aside);
   coord::Reduced reduced = co_await std::move(reducing);
   if (same != nullptr) {
     same->is_alike = reduced.is_alike;
   }
   if (!reduced.is_known) {
-    auto next = std::make_shared<KeptIndex>();
+    auto next = std::make_shared<Kept>();
     next->said = reduced.said;
     next->others = std::move(reduced.all);
-    kept = next;
+    kept = std::move(next);
     context.keep(kept);
   }
+  co_return kept;
+}
+
+/// Rank 0 writes the index of all ranks; the others send theirs. Values are said by themselves where there are such of
+/// other ranks: they change more often.
+Background<> join_index(SaveContext context, array_store::PlannedIndex planned, coord::Channel ranks,
+                        std::shared_ptr<SameOnRanks> same, std::optional<std::string> values) {
+  const bool is_primary = context.coordinator().rank() == 0;
+  const formats::IndexBytes index = co_await make_index(context, std::move(planned));
+  const std::string own = text_of(index);
+  std::string mine = is_primary ? std::string() : own;
+  Awaitable<std::shared_ptr<const KeptIndex>> sending =
+      send_changes<KeptIndex>(context, ranks, std::move(mine), std::move(same));
+  const std::shared_ptr<const KeptIndex> arrays = co_await std::move(sending);
+  std::string_view values_of_others;
+  std::shared_ptr<const KeptValues> kept_values;
+  if (values) {
+    Awaitable<std::shared_ptr<const KeptValues>> sending_values =
+        send_changes<KeptValues>(context, ranks, std::move(*values), nullptr);
+    kept_values = co_await std::move(sending_values);
+    values_of_others = kept_values->others;
+  }
   if (is_primary) {
-    const std::array<std::string_view, 2> texts = {own, kept->others};
-    co_await context.write_file(array_store::kIndexFile, merge(texts));
+    const std::array<std::string_view, 3> texts = {own, arrays->others, values_of_others};
+    co_await context.write_file(array_store::kIndexFile, merge_texts(texts));
   }
 }
 
@@ -216,13 +244,47 @@ Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer wr
 }
 
 Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer, coord::Channel ranks,
-                                     std::shared_ptr<SameOnRanks> same) {
+                                     std::shared_ptr<SameOnRanks> same,
+                                     std::optional<formats::IndexBuilder> values) {
+  std::optional<std::string> value_text;
+  if (values) {
+    value_text = values->empty() ? std::string() : text_of(values->finish());
+  }
   tell_marked(context, writer);
   array_store::PlannedWrite planned = std::move(writer).lay_out();
   std::vector<Background<>> writes = co_await write_files(context, std::move(planned.files));
-  writes.push_back(
-      join_index(std::move(context), std::move(planned.index), std::move(ranks), std::move(same)));
+  writes.push_back(join_index(std::move(context), std::move(planned.index), std::move(ranks), std::move(same),
+                              std::move(value_text)));
   co_return finish(std::move(writes));
+}
+
+void add_value(formats::IndexBuilder& entries, std::string_view path, const Tree& leaf) {
+  switch (leaf.kind()) {
+    case TreeKind::null:
+      return entries.add_null(path);
+    case TreeKind::boolean:
+      return entries.add_bool(path, leaf.as<bool>());
+    case TreeKind::floating:
+      return entries.add_double(path, leaf.as<double>());
+    case TreeKind::string:
+      return entries.add_string(path, leaf.as<std::string_view>());
+    case TreeKind::bytes:
+      return entries.add_bytes(path, *leaf.bytes_if());  // Not a copy: it may be large.
+    case TreeKind::map:
+      return entries.add_empty_map(path);
+    case TreeKind::list:
+      return entries.add_list(path, leaf.size());
+    case TreeKind::integer:
+      if (const auto value = leaf.large_integer()) {
+        entries.add_unsigned(path, *value);
+      } else {
+        entries.add_integer(path, leaf.as<std::int64_t>());
+      }
+      return;
+    case TreeKind::array:
+    case TreeKind::sharded_array:
+      return;
+  }
 }
 
 std::shared_ptr<const array_store::StoredFiles> stored_files(LoadContext context) {

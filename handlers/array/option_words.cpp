@@ -63,6 +63,9 @@ OptionWords ShardingOptions::same_on_all_ranks() const {
   if (replicas != ReplicaChoice::balanced_and_split) {
     words.emplace_back("ShardingOptions::replicas", name(replicas));
   }
+  if (paths == RankPaths::joined) {
+    words.emplace_back("ShardingOptions::paths", "joined");
+  }
   return words;
 }
 

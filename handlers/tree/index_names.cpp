@@ -4,8 +4,6 @@
 #include <iterator>
 #include <string>
 
-#include "containers.hpp"
-
 namespace cairn::detail {
 namespace {
 
@@ -57,35 +55,6 @@ Tree scalar_of(const formats::Index& index, const formats::IndexEntry& entry) {
     }
     default:
       return nullptr;
-  }
-}
-
-void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tree& leaf) {
-  switch (leaf.kind()) {
-    case TreeKind::null:
-      return builder.add_null(path);
-    case TreeKind::boolean:
-      return builder.add_bool(path, leaf.as<bool>());
-    case TreeKind::floating:
-      return builder.add_double(path, leaf.as<double>());
-    case TreeKind::string:
-      return builder.add_string(path, leaf.as<std::string_view>());
-    case TreeKind::bytes:
-      return builder.add_bytes(path, *TreeAccess::leaf<Bytes>(leaf));  // Not a copy: it may be large.
-    case TreeKind::map:
-      return builder.add_empty_map(path);
-    case TreeKind::list:
-      return builder.add_list(path, leaf.size());
-    case TreeKind::integer:
-      if (const auto value = leaf.large_integer()) {
-        builder.add_unsigned(path, *value);
-      } else {
-        builder.add_integer(path, leaf.as<std::int64_t>());
-      }
-      return;
-    case TreeKind::array:
-    case TreeKind::sharded_array:
-      return;
   }
 }
 

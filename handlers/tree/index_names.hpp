@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn::detail {
@@ -16,9 +15,6 @@ namespace cairn::detail {
 
 /// The leaf that an entry holds; not for arrays and lists. An empty map gives an empty map.
 [[nodiscard]] Tree scalar_of(const formats::Index& index, const formats::IndexEntry& entry);
-
-/// Adds a leaf to an index; not an array.
-void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tree& leaf);
 
 /// The entries [first, second) that lie below `path`; all for the root, whose own entry is among them.
 [[nodiscard]] std::pair<std::size_t, std::size_t> entries_below(const formats::Index& index,

@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/formats/index_builder.hpp"
+#include "cairn/handlers/array_files.hpp"
 
 #include "assembler.hpp"
 #include "containers.hpp"
@@ -63,7 +64,7 @@ std::string encode_tree(const Tree& tree) {
                   fmt::format("{}: a value of each rank has arrays of the host's memory only", shown(at)));
     }
     if (array == nullptr) {
-      return add_scalar(builder, at, leaf);
+      return add_value(builder, at, leaf);
     }
     const Array dense = array->view().is_contiguous() ? *array : array->clone();
     const Shape& shape = dense.shape();

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/sharding/box_table.hpp"
 
 #include "array/internal/cover.hpp"
 
@@ -96,24 +98,144 @@ std::vector<std::uint32_t> sorted_boxes(const TableRule& table) {
   return order;
 }
 
-/// Refuses replicas of one number; `held` is in the order of the ranks.
-void check_holders(const sharding::PlannedArray& array, const Box& box, std::vector<Parts::Holder> held) {
-  std::stable_sort(held.begin(), held.end(),
-                   [](const auto& a, const auto& b) { return a.replica < b.replica; });
-  for (std::size_t i = 1; i < held.size(); ++i) {
-    if (held[i - 1].replica != held[i].replica) {
-      continue;
+/// Finds the parts of an array that is divided by a table.
+class TableParts {
+ public:
+  TableParts(const sharding::PlannedArray& array, const TableRule& table, bool is_covered_by_main)
+      : array_(array),
+        table_(table),
+        is_covered_by_main_(is_covered_by_main),
+        ranks_(ranks_of_boxes(table)),
+        parts_(std::make_shared<Parts>()) {}
+
+  ArrayParts find() {
+    parts_->part_of_box.assign(table_.size(), Sharding::kNoPart);
+    const std::vector<std::uint32_t> order = sorted_boxes(table_);
+    const auto is_same = [this](std::uint32_t a, std::uint32_t b) {
+      const auto left = table_.numbers(a);
+      const auto right = table_.numbers(b);
+      return std::equal(left.begin(), left.end(), right.begin(), right.end());
+    };
+    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+      while (end < order.size() && is_same(order[begin], order[end])) {
+        ++end;
+      }
+      add_part(std::span(order).subspan(begin, end - begin));
     }
-    if (held[i - 1].rank == held[i].rank) {
-      refuse_array(Errc::overlapping_shards, array,
-                   fmt::format("rank {} holds box {} twice as replica {}", held[i].rank, to_string(box),
-                               held[i].replica));
-    }
-    refuse_array(Errc::invalid_argument, array,
-                 fmt::format("ranks {} and {} both call box {} replica {}", held[i - 1].rank, held[i].rank,
-                             to_string(box), held[i].replica));
+    check_elements();
+    return {std::move(parts_), std::move(elements_)};
   }
-}
+
+ private:
+  /// A box that no rank holds as main replica.
+  struct LeftOut {
+    Box box;
+    SomeRanks ranks;
+  };
+
+  /// Takes equal boxes, in the order of their ranks.
+  void add_part(std::span<const std::uint32_t> numbers) {
+    Box box = table_.box(numbers[0]);
+    if (!box.is_within(array_.shape)) {
+      refuse_array(Errc::invalid_argument, array_,
+                   fmt::format("box {} of rank {} is not within shape {}", to_string(box), ranks_[numbers[0]],
+                               array_.shape));
+    }
+    std::vector<Parts::Holder>& held = held_;
+    held.clear();
+    for (const std::uint32_t number : numbers) {
+      held.push_back({ranks_[number], table_.replica(number)});
+    }
+    const auto is_main = [](const Parts::Holder& one) { return one.replica == 0; };
+    if (is_covered_by_main_ && std::none_of(held.begin(), held.end(), is_main)) {
+      return leave_out(std::move(box), held);
+    }
+    if (held.size() > 1) {
+      check_holders(box, held);
+    }
+    elements_.push_back(*element_count(box.extents()));
+    parts_->box_of_part.push_back(numbers[0]);
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (i > 0 && held[i - 1].rank == held[i].rank) {  // Another replica there; the rank writes one if any.
+        std::uint32_t& replica = parts_->holders.back().replica;
+        replica = std::min(replica, held[i].replica);
+        continue;
+      }
+      parts_->part_of_box[numbers[i]] = static_cast<std::uint32_t>(boxes_.size());
+      parts_->holders.push_back(held[i]);
+    }
+    parts_->firsts.push_back(static_cast<std::uint32_t>(parts_->holders.size()));
+    boxes_.push_back(std::move(box));
+  }
+
+  void leave_out(Box box, std::span<const Parts::Holder> held) {
+    parts_->leaves_out = true;
+    LeftOut& left_out = left_out_.emplace_back(LeftOut{std::move(box), {}});
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (i == 0 || held[i - 1].rank != held[i].rank) {
+        left_out.ranks.add(held[i].rank);
+      }
+    }
+  }
+
+  /// Refuses replicas of one number. Where main ones are all that counts, other numbers say nothing.
+  void check_holders(const Box& box, std::vector<Parts::Holder> held) const {
+    std::stable_sort(held.begin(), held.end(),
+                     [](const auto& a, const auto& b) { return a.replica < b.replica; });
+    for (std::size_t i = 1; i < held.size(); ++i) {
+      const std::uint32_t replica = held[i].replica;
+      if (held[i - 1].replica != replica || (is_covered_by_main_ && replica != 0)) {
+        continue;
+      }
+      const std::string as = replica == 0 ? "main replica" : fmt::format("replica {}", replica);
+      if (held[i - 1].rank == held[i].rank) {
+        refuse_array(Errc::overlapping_shards, array_,
+                     fmt::format("rank {} holds box {} twice as {}", held[i].rank, to_string(box), as));
+      }
+      refuse_array(Errc::invalid_argument, array_,
+                   fmt::format("ranks {} and {} both hold box {} as {}", held[i - 1].rank, held[i].rank,
+                               to_string(box), as));
+    }
+  }
+
+  void check_elements() const {
+    try {
+      check_cover(array_.name, Box::whole(array_.shape), boxes_,
+                  [this](std::size_t part) { return " of " + to_string(ranks_of(*parts_, part)); });
+    } catch (const Error& error) {
+      if (error.code() == Errc::incomplete_shards) {
+        refuse_left_out();
+      }
+      throw;
+    }
+  }
+
+  /// Refuses a box that was left out though it has elements which no main replica has.
+  void refuse_left_out() const {
+    const sharding::BoxTable covered(boxes_);
+    for (const LeftOut& left_out : left_out_) {
+      std::uint64_t found = 0;
+      if (!boxes_.empty()) {
+        for (const sharding::BoxOverlap& overlap : covered.overlaps(left_out.box)) {
+          found += *element_count(overlap.shared.extents());
+        }
+      }
+      if (found < *element_count(left_out.box.extents())) {
+        refuse_without_main(array_, left_out.box, left_out.ranks);
+      }
+    }
+  }
+
+  const sharding::PlannedArray& array_;
+  const TableRule& table_;
+  const bool is_covered_by_main_;
+  const std::vector<std::uint32_t> ranks_;  // Of each box of the table.
+  std::shared_ptr<Parts> parts_;
+  std::vector<Parts::Holder> held_;      // Of the part that is added, with all replicas that a rank has.
+  std::vector<std::uint64_t> elements_;  // By part, as the boxes.
+  std::vector<Box> boxes_;
+  std::vector<LeftOut> left_out_;
+};
 
 }  // namespace
 
@@ -131,7 +253,7 @@ ArrayParts PartsFinder::find(const sharding::PlannedArray& array) {
   if (const auto* grid = dynamic_cast<const GridRule*>(&rule)) {
     return find_in_grid(array, *grid);
   }
-  return find_in_table(array, dynamic_cast<const TableRule&>(rule));
+  return TableParts(array, dynamic_cast<const TableRule&>(rule), is_covered_by_main_).find();
 }
 
 PartsFinder::GridEntry& PartsFinder::entry_of(const sharding::PlannedArray& array, const GridRule& rule) {
@@ -175,48 +297,10 @@ ArrayParts PartsFinder::find_in_grid(const sharding::PlannedArray& array, const 
   return {entry.parts, std::move(elements)};
 }
 
-ArrayParts PartsFinder::find_in_table(const sharding::PlannedArray& array, const TableRule& table) {
-  auto parts = std::make_shared<Parts>();
-  std::vector<std::uint64_t> elements;
-  std::vector<Box> boxes;
-  std::vector<Parts::Holder> held;  // Of one part, with all replicas that a rank has.
-  const std::vector<std::uint32_t> ranks = ranks_of_boxes(table);
-  const auto finish_part = [&] {
-    if (!boxes.empty()) {
-      parts->firsts.push_back(static_cast<std::uint32_t>(parts->holders.size()));
-      check_holders(array, boxes.back(), std::move(held));
-      held.clear();
-    }
-  };
-  parts->part_of_box.assign(table.size(), Sharding::kNoPart);
-  for (const std::uint32_t number : sorted_boxes(table)) {
-    Box box = table.box(number);
-    if (boxes.empty() || boxes.back() != box) {
-      finish_part();
-      if (!box.is_within(array.shape)) {
-        refuse_array(Errc::invalid_argument, array,
-                     fmt::format("box {} of rank {} is not within shape {}", to_string(box), ranks[number],
-                                 array.shape));
-      }
-      elements.push_back(*element_count(box.extents()));
-      parts->box_of_part.push_back(number);
-      boxes.push_back(std::move(box));
-    }
-    const Parts::Holder holder = {ranks[number], table.replica(number)};
-    const bool is_held_again = !held.empty() && held.back().rank == holder.rank;
-    held.push_back(holder);
-    if (is_held_again) {  // Another replica on the same rank, which writes one of them if any.
-      std::uint32_t& replica = parts->holders.back().replica;
-      replica = std::min(replica, holder.replica);
-      continue;
-    }
-    parts->part_of_box[number] = static_cast<std::uint32_t>(boxes.size() - 1);
-    parts->holders.push_back(holder);
-  }
-  finish_part();
-  check_cover(array.name, Box::whole(array.shape), boxes,
-              [&parts](std::size_t part) { return " of " + to_string(ranks_of(*parts, part)); });
-  return {std::move(parts), std::move(elements)};
+void refuse_without_main(const sharding::PlannedArray& array, const Box& box, const SomeRanks& ranks) {
+  refuse_array(Errc::incomplete_shards, array,
+               fmt::format("no rank holds box {} of {} as main replica; {} {} it as another", to_string(box),
+                           array.shape, to_string(ranks), ranks.count == 1 ? "holds" : "hold"));
 }
 
 SomeRanks ranks_of(const Parts& parts, std::size_t part) {

@@ -33,9 +33,10 @@ struct Parts {
 
   std::vector<std::uint32_t> firsts = {0};  // By part, into `holders`.
   std::vector<Holder> holders;
-  // For tables: the part by the number of the box (kNoPart: it has no elements), and the reverse.
+  // For tables: the part by the number of the box (kNoPart: it has no elements, or is left out), and the reverse.
   std::vector<std::uint32_t> part_of_box;
   std::vector<std::uint32_t> box_of_part;
+  bool leaves_out = false;  // Boxes of which no rank holds the main replica, where that is wanted.
 };
 
 /// The parts of one array with their sizes.
@@ -49,7 +50,8 @@ struct ArrayParts {
 /// Errors: those of AssignmentPlan.
 class PartsFinder {
  public:
-  explicit PartsFinder(std::uint32_t ranks) : ranks_(ranks) {}
+  PartsFinder(std::uint32_t ranks, bool is_covered_by_main)
+      : ranks_(ranks), is_covered_by_main_(is_covered_by_main) {}
 
   [[nodiscard]] ArrayParts find(const sharding::PlannedArray& array);
 
@@ -63,12 +65,16 @@ class PartsFinder {
 
   [[nodiscard]] ArrayParts find_in_grid(const sharding::PlannedArray& array, const GridRule& rule);
   [[nodiscard]] GridEntry& entry_of(const sharding::PlannedArray& array, const GridRule& rule);
-  [[nodiscard]] static ArrayParts find_in_table(const sharding::PlannedArray& array, const TableRule& rule);
 
   std::uint32_t ranks_;
+  bool is_covered_by_main_;
   std::map<const Rule*, GridEntry*> by_rule_;
   std::map<std::string, GridEntry> grids_;  // By what the sharding says.
 };
+
+/// Refuses a box that ranks hold, but none of them as main replica, where that is wanted.
+[[noreturn]] void refuse_without_main(const sharding::PlannedArray& array, const Box& box,
+                                      const SomeRanks& ranks);
 
 /// Returns which ranks hold a part.
 [[nodiscard]] SomeRanks ranks_of(const Parts& parts, std::size_t part);

@@ -45,7 +45,8 @@ std::uint64_t bytes_of(DType dtype, std::uint64_t elements) {
 struct AssignmentPlan::Plan {
   struct Planned {
     std::shared_ptr<const Parts> parts;
-    bool has_copies = false;  // Otherwise each rank writes all that it holds.
+    bool is_chosen =
+        false;  // Of copies, or among boxes that are left out; else each rank writes all it holds.
   };
 
   void append_part(std::uint32_t array, std::uint32_t part, std::vector<WriteAssignment>& assignments) const;
@@ -54,7 +55,7 @@ struct AssignmentPlan::Plan {
   std::vector<PlannedArray> arrays;
   std::uint32_t ranks = 0;
   std::vector<Planned> planned;      // By array.
-  GivenParts given;                  // Of arrays that have copies.
+  GivenParts given;                  // Of arrays that are chosen.
   std::vector<Box> pieces;           // Of parts that are cut.
   std::vector<std::uint64_t> bytes;  // By rank.
 };
@@ -66,7 +67,7 @@ void AssignmentPlan::Plan::append_part(std::uint32_t array, std::uint32_t part,
   }
 }
 
-/// Appends what a rank holds of an array without copies.
+/// Appends what a rank holds of an array that is not chosen.
 void AssignmentPlan::Plan::append_held(std::uint32_t rank, std::uint32_t array,
                                        std::vector<WriteAssignment>& assignments) const {
   const Sharding& sharding = arrays[array].sharding;
@@ -91,15 +92,25 @@ void AssignmentPlan::Plan::append_held(std::uint32_t rank, std::uint32_t array,
 /// Gives every part that several ranks hold to one of them, or to several.
 class AssignmentPlan::Planner {
  public:
-  Planner(Plan& plan, ReplicaChoice choice, std::uint64_t alone_bytes)
-      : plan_(plan), choice_(choice), loads_(plan.ranks), total_bytes_(alone_bytes) {
-    loads_.add(0, alone_bytes);
+  Planner(Plan& plan, const PlanOptions& options)
+      : plan_(plan), options_(options), choice_(options.replicas), loads_(plan.ranks) {
+    const std::vector<std::uint64_t>& alone = options.alone_bytes;
+    const std::vector<std::uint32_t>& groups = options.group_of_rank;
+    if (alone.size() > plan.ranks || (!groups.empty() && groups.size() != plan.ranks)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("sharding: groups of {} ranks and loads of {}, in a job of {}", groups.size(),
+                              alone.size(), plan.ranks));
+    }
+    for (std::uint32_t rank = 0; rank < alone.size(); ++rank) {
+      loads_.add(rank, alone[rank]);
+      total_bytes_ = checked_add(total_bytes_, alone[rank]).value_or(UINT64_MAX);
+    }
   }
 
   void run() {
     check_names();
     plan_.planned.resize(plan_.arrays.size());
-    PartsFinder finder(plan_.ranks);
+    PartsFinder finder(plan_.ranks, options_.is_covered_by_main);
     for (std::uint32_t array = 0; array < plan_.arrays.size(); ++array) {
       if (!plan_.arrays[array].same_as) {
         add(array, finder.find(plan_.arrays[array]));
@@ -118,17 +129,17 @@ class AssignmentPlan::Planner {
   /// A part that several ranks hold.
   struct Candidate {
     std::uint32_t turn;
-    std::uint32_t holders;
+    std::uint32_t writers;  // How many ranks may write it.
     std::uint64_t bytes;
     std::uint32_t name;  // Its place among all names.
     std::uint32_t array;
     std::uint32_t part;
-    RankLoads::Group group;  // Its holders; kNoGroup where the choice is the caller's.
+    RankLoads::Group group;  // Those ranks; kNoGroup where the choice is the caller's.
   };
 
   static bool comes_before(const Candidate& a, const Candidate& b) {
-    if (a.turn != b.turn || a.holders != b.holders) {
-      return a.turn != b.turn ? a.turn < b.turn : a.holders < b.holders;
+    if (a.turn != b.turn || a.writers != b.writers) {
+      return a.turn != b.turn ? a.turn < b.turn : a.writers < b.writers;
     }
     if (a.bytes != b.bytes) {
       return a.bytes > b.bytes;
@@ -155,8 +166,9 @@ class AssignmentPlan::Planner {
     Plan::Planned& planned = plan_.planned[array];
     planned.parts = std::move(found.parts);
     const Parts& parts = *planned.parts;
+    planned.is_chosen = parts.leaves_out;
     for (std::uint32_t part = 0; part < parts.count(); ++part) {
-      planned.has_copies |= found.elements[part] != 0 && parts.holders_of(part).size() > 1;
+      planned.is_chosen |= found.elements[part] != 0 && parts.holders_of(part).size() > 1;
     }
     for (std::uint32_t part = 0; part < parts.count(); ++part) {
       if (found.elements[part] == 0) {
@@ -168,27 +180,45 @@ class AssignmentPlan::Planner {
       if (choice_ == ReplicaChoice::main) {
         check_main(array, part, holders);
       }
+      std::uint32_t writer = holders[0].rank;
       if (holders.size() > 1) {
-        add_candidate(array, part, bytes);
-        continue;
+        const std::vector<std::uint32_t> writers = writers_of(parts, part);
+        if (writers.size() > 1) {
+          add_candidate(array, part, bytes, static_cast<std::uint32_t>(writers.size()));
+          continue;
+        }
+        writer = writers[0];
       }
-      loads_.add(holders[0].rank, bytes);
-      if (planned.has_copies) {
-        plan_.given.add({holders[0].rank, array, part});
+      loads_.add(writer, bytes);
+      if (planned.is_chosen) {
+        plan_.given.add({writer, array, part});
       }
     }
   }
 
-  void add_candidate(std::uint32_t array, std::uint32_t part, std::uint64_t bytes) {
+  /// The ranks of which one may write a part: those that hold it, in the group of its main replica.
+  [[nodiscard]] std::vector<std::uint32_t> writers_of(const Parts& parts, std::uint32_t part) const {
+    const auto holders = parts.holders_of(part);
+    const std::vector<std::uint32_t>& groups = options_.group_of_rank;
+    const auto main = std::min_element(holders.begin(), holders.end(),
+                                       [](const auto& a, const auto& b) { return a.replica < b.replica; });
+    std::vector<std::uint32_t> ranks;
+    for (const Parts::Holder& holder : holders) {
+      if (groups.empty() || groups[holder.rank] == groups[main->rank]) {
+        ranks.push_back(holder.rank);
+      }
+    }
+    return ranks;
+  }
+
+  void add_candidate(std::uint32_t array, std::uint32_t part, std::uint64_t bytes, std::uint32_t writers) {
     const Parts& parts = *plan_.planned[array].parts;
     RankLoads::Group group = kNoGroup;
     if (choice_ != ReplicaChoice::main) {
       group = group_of(parts, part);
       loads_.expect(group, bytes);
     }
-    candidates_.push_back({plan_.arrays[array].turn,
-                           static_cast<std::uint32_t>(parts.holders_of(part).size()), bytes, names_[array],
-                           array, part, group});
+    candidates_.push_back({plan_.arrays[array].turn, writers, bytes, names_[array], array, part, group});
   }
 
   /// Arrays that are divided alike have the same parts, whose holders are looked at once.
@@ -196,11 +226,7 @@ class AssignmentPlan::Planner {
     std::vector<RankLoads::Group>& groups = groups_[&parts];
     groups.resize(parts.count(), kNoGroup);
     if (groups[part] == kNoGroup) {
-      std::vector<std::uint32_t> ranks;
-      for (const Parts::Holder& holder : parts.holders_of(part)) {
-        ranks.push_back(holder.rank);
-      }
-      groups[part] = loads_.group_of(std::move(ranks));
+      groups[part] = loads_.group_of(writers_of(parts, part));
     }
     return groups[part];
   }
@@ -209,10 +235,9 @@ class AssignmentPlan::Planner {
     if (std::none_of(holders.begin(), holders.end(),
                      [](const auto& holder) { return holder.replica == 0; })) {
       const PlannedArray& named = plan_.arrays[array];
-      const Box box = sharding_detail::boxes_of_part(named, *plan_.planned[array].parts, part)[0];
-      throw Error(Errc::incomplete_shards,
-                  fmt::format("'{}': no rank has the main replica (0) of box {}; others have {}", named.name,
-                              to_string(box), to_string(ranks_of(*plan_.planned[array].parts, part))));
+      const Parts& parts = *plan_.planned[array].parts;
+      sharding_detail::refuse_without_main(named, sharding_detail::boxes_of_part(named, parts, part)[0],
+                                           ranks_of(parts, part));
     }
   }
 
@@ -319,21 +344,22 @@ class AssignmentPlan::Planner {
   static constexpr RankLoads::Group kNoGroup = UINT32_MAX;
 
   Plan& plan_;
-  ReplicaChoice choice_;
+  const PlanOptions& options_;
+  const ReplicaChoice choice_;
   RankLoads loads_;
-  std::uint64_t total_bytes_;
+  std::uint64_t total_bytes_ = 0;
   std::vector<std::uint32_t> names_;  // By array: its place among all names.
   std::unordered_map<const Parts*, std::vector<RankLoads::Group>> groups_;  // By part.
   std::vector<Candidate> candidates_;
 };
 
-AssignmentPlan::AssignmentPlan(std::vector<PlannedArray> arrays, std::uint32_t ranks, ReplicaChoice choice,
-                               std::uint64_t alone_bytes) {
+AssignmentPlan::AssignmentPlan(std::vector<PlannedArray> arrays, std::uint32_t ranks,
+                               const PlanOptions& options) {
   sharding_detail::check_rank_count(ranks);
   auto plan = std::make_unique<Plan>();
   plan->arrays = std::move(arrays);
   plan->ranks = ranks;
-  Planner(*plan, choice, alone_bytes).run();
+  Planner(*plan, options).run();
   plan_ = std::move(plan);
 }
 
@@ -351,7 +377,7 @@ std::uint32_t AssignmentPlan::ranks() const noexcept {
 
 bool AssignmentPlan::has_no_copies() const noexcept {
   return std::none_of(plan_->planned.begin(), plan_->planned.end(),
-                      [](const Plan::Planned& array) { return array.has_copies; });
+                      [](const Plan::Planned& array) { return array.is_chosen; });
 }
 
 std::span<const std::uint64_t> AssignmentPlan::bytes_by_rank() const noexcept {
@@ -370,7 +396,7 @@ std::vector<WriteAssignment> AssignmentPlan::assignments(std::uint32_t rank) con
     if (plan_->arrays[array].same_as) {
       continue;
     }
-    if (!plan_->planned[array].has_copies) {
+    if (!plan_->planned[array].is_chosen) {
       plan_->append_held(rank, array, assignments);
       continue;
     }

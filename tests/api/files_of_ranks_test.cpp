@@ -11,10 +11,8 @@
 
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/sharding/policies.hpp"
-#include "cairn/sharding/shards.hpp"
 
-#include "api/fixture.hpp"
-#include "core/joint_job.hpp"
+#include "api/trees_of_ranks.hpp"
 
 namespace cairn {
 namespace {
@@ -22,6 +20,7 @@ namespace {
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::JointJob;
+using testing::part_of;
 using testing::RankEnd;
 
 /// An array of 1 to 3 dimensions whose elements are their numbers.
@@ -43,15 +42,6 @@ Sharding some_sharding(std::mt19937& random, std::uint32_t ranks, std::size_t di
   std::vector<std::vector<std::string>> spec(dimensions);
   spec[random() % dimensions].emplace_back("data");
   return Sharding::of_spec(Mesh({ranks}, {"data"}), spec);
-}
-
-/// What a rank holds of an array.
-ShardedArray part_of(const Array& whole, const Sharding& sharding, std::uint32_t rank) {
-  std::vector<Array> locals;
-  for (const PlacedBox& placed : sharding.boxes(rank, whole.shape())) {
-    locals.push_back(whole.part(placed.box).clone());
-  }
-  return shard(sharding, rank, whole.shape(), whole.dtype(), std::move(locals));
 }
 
 class FilesOfRanks : public testing::ApiTest {

@@ -59,7 +59,7 @@ TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwice) {
         return Tree{
             {"w", ShardedArray(whole_.shape(), whole_.dtype(), {{Box::whole(whole_.shape()), whole_}})}};
       },
-      AllOf(HasSubstr("'w'"), HasSubstr("replica 0")));
+      AllOf(HasSubstr("'w'"), HasSubstr("as main replica")));
 }
 
 TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwiceAlsoBehindAnother) {

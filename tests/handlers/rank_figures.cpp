@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,9 +19,9 @@
 #include "cairn/cairn.hpp"
 #include "cairn/sharding/sharding.hpp"
 
+#include "array/ranks.hpp"
 #include "coord/simulated_job.hpp"
 #include "support/temp_dir.hpp"
-#include "tree/ranks.hpp"
 
 namespace cairn::detail {
 namespace {
@@ -37,29 +36,48 @@ using Kept = std::shared_ptr<const KeptAssignments>;
 struct Round {
   std::uint32_t ranks = 0;
   std::size_t arrays = 0;
+  std::uint32_t stages = 1;  // Each has arrays of its own, which its ranks divide.
   bool is_by_rule = false;
-  std::optional<Sharding> rule;
-  std::vector<Kept> kept;  // By rank.
+  std::vector<Sharding> rules;  // By stage.
+  std::vector<Kept> kept;       // By rank.
 };
 
 Round round_of_all;
 
-RankLeaves leaves_of(std::uint32_t rank) {
+Round round_of(std::uint32_t ranks, std::size_t arrays, std::uint32_t stages, bool is_by_rule) {
+  Round round = {ranks, arrays, stages, is_by_rule, {}, std::vector<Kept>(ranks)};
+  for (std::uint32_t stage = 0; stage < stages; ++stage) {
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      if (std::uint64_t{rank} * stages / ranks == stage) {
+        members.push_back(rank);
+      }
+    }
+    const std::uint64_t count = members.size();
+    round.rules.push_back(Sharding::of_spec(Mesh({count}, {"all"}, std::move(members)), {{"all"}}));
+  }
+  return round;
+}
+
+LeavesOfRank leaves_of(std::uint32_t rank) {
   const Round& all = round_of_all;
-  RankLeaves leaves;
-  leaves.rank = rank;
+  const auto stage = static_cast<std::size_t>(std::uint64_t{rank} * all.stages / all.ranks);
+  const Sharding& rule = all.rules[stage];
+  LeavesOfRank leaves;
   leaves.ranks = all.ranks;
+  leaves.said.rank = rank;
+  leaves.said.paths = all.stages == 1 ? RankPaths::same : RankPaths::joined;
   for (std::size_t i = 0; i < all.arrays; ++i) {
     sharding::RankBoxes array_boxes;
-    array_boxes.name = "layers/" + std::to_string(i) + "/attention/weight";
+    array_boxes.name = "layers/" + std::to_string(stage * all.arrays + i) + "/attention/weight";
     array_boxes.dtype = DType::bfloat16;
     array_boxes.shape = {40000 + 8 * i, 4096};
-    array_boxes.boxes = all.rule->boxes(rank, array_boxes.shape);
+    array_boxes.boxes = rule.boxes(rank, array_boxes.shape);
     if (all.is_by_rule) {
-      array_boxes.rule = all.rule;
+      array_boxes.rule = rule;
     }
-    leaves.lines += line_of_array(array_boxes.name, "sharded array", array_boxes.dtype, array_boxes.shape);
-    leaves.rank_boxes.push_back(std::move(array_boxes));
+    leaves.said.leaves.add_array_in_parts(array_boxes.name, array_boxes.dtype, array_boxes.shape);
+    leaves.said.boxes.push_back(std::move(array_boxes));
   }
   return leaves;
 }
@@ -67,8 +85,8 @@ RankLeaves leaves_of(std::uint32_t rank) {
 Awaitable<std::string> agree(Shared session, std::size_t rank) {
   coord::Channel channel = session->channel("leaves");
   Kept& kept = round_of_all.kept[rank];
-  const AgreedLeaves agreed =
-      co_await agree_on_assignments(channel, leaves_of(static_cast<std::uint32_t>(rank)), kept);
+  LeavesOfRank leaves = leaves_of(static_cast<std::uint32_t>(rank));
+  const AgreedLeaves agreed = co_await agree_on_assignments(channel, std::move(leaves), kept);
   kept = agreed.assignments;
   co_return std::to_string(kept->assignments.assignments.size());
 }
@@ -109,12 +127,37 @@ void run(Job& job, const char* what) {
       static_cast<unsigned long long>(job.network().packets() - packets), peak_mebibytes());
 }
 
-void run_all(std::uint32_t ranks, std::size_t arrays, bool is_by_rule) {
+void run_all(std::uint32_t ranks, std::size_t arrays, std::uint32_t stages, bool is_by_rule) {
   Job job(ranks, 16);
-  round_of_all = {ranks, arrays, is_by_rule, Sharding::of_spec(Mesh({ranks}, {"all"}), {{"all"}}), {}};
-  round_of_all.kept.resize(ranks);
+  round_of_all = round_of(ranks, arrays, stages, is_by_rule);
+  std::printf("%u stages\n", stages);
   run(job, is_by_rule ? "divided by a rule" : "boxes exchanged");
   run(job, "the same again");
+}
+
+/// Does what rank 0 does with what the others have said, when they exchange boxes: in this process nothing else takes
+/// memory.
+void run_rank_zero(std::uint32_t ranks, std::size_t arrays, std::uint32_t stages) {
+  constexpr std::uint32_t kChildren = 16;
+  round_of_all = round_of(ranks, arrays, stages, false);
+  std::vector<std::string> heard = {sharding::encode_rank_leaves(leaves_of(0).said)};
+  for (std::uint32_t child = 0; child < kChildren; ++child) {
+    std::vector<std::string> texts;
+    for (std::uint32_t rank = child + 1; rank < ranks; rank += kChildren) {
+      texts.push_back(sharding::encode_rank_leaves(leaves_of(rank).said));
+    }
+    if (!texts.empty()) {
+      heard.push_back(sharding::merge_rank_leaves(texts));
+    }
+  }
+  const long before = peak_mebibytes();
+  const auto start = std::chrono::steady_clock::now();
+  std::string gathered = sharding::merge_rank_leaves(heard);
+  heard.clear();
+  const std::size_t answers = sharding::plan_answers(gathered, ranks, {}).size();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  std::printf("%u stages, rank 0 merges %zu MiB and makes %zu answers: %.3f s, at most %ld MiB, %ld before\n",
+              stages, gathered.size() >> 20, answers, passed.count(), peak_mebibytes(), before);
 }
 
 /// Reads the metadata of a checkpoint that so many ranks have written: the index of as many slices.
@@ -148,11 +191,15 @@ void run_metadata(std::uint32_t ranks, std::size_t arrays) {
 }  // namespace cairn::detail
 
 int main(int count, char** arguments) {
+  constexpr std::uint32_t kStages = 8;
   const auto ranks = static_cast<std::uint32_t>(count > 1 ? std::atol(arguments[1]) : 10000);
   const auto arrays = static_cast<std::size_t>(count > 2 ? std::atol(arguments[2]) : 500);
   std::printf("%u ranks, %zu arrays\n", ranks, arrays);
-  cairn::detail::run_all(ranks, arrays, true);
-  cairn::detail::run_all(ranks, arrays, false);
+  cairn::detail::run_rank_zero(ranks, arrays, kStages);
+  cairn::detail::run_all(ranks, arrays, 1, true);
+  cairn::detail::run_all(ranks, arrays, 1, false);
+  cairn::detail::run_all(ranks, arrays, kStages, true);
+  cairn::detail::run_all(ranks, arrays, kStages, false);
   cairn::detail::run_metadata(ranks / 10, arrays);
   return 0;
 }

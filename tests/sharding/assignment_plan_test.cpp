@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 #include <ostream>
-#include <set>
 #include <string>
 #include <tuple>
 
@@ -12,32 +11,22 @@
 
 #include "sharding/given_parts.hpp"
 #include "sharding/held_arrays.hpp"
-#include "sharding/slow_model.hpp"
+#include "sharding/plans.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::sharding {
 namespace {
 
 using ::testing::AllOf;
+using testing::check_plan;
 using testing::Dice;
-using testing::Element;
 using testing::Fails;
+using testing::floats;
 using ::testing::HasSubstr;
-
-using Ranks = std::set<std::uint32_t>;
-
-/// Which ranks write something of an array.
-Ranks writers_of(const AssignmentPlan& plan, std::string_view name) {
-  Ranks writers;
-  for (std::uint32_t rank = 0; rank < plan.ranks(); ++rank) {
-    for (const WriteAssignment& assignment : plan.assignments(rank)) {
-      if (plan.arrays()[assignment.array].name == name) {
-        writers.insert(rank);
-      }
-    }
-  }
-  return writers;
-}
+using testing::kMegatron;
+using testing::random_arrays;
+using testing::Ranks;
+using testing::writers_of;
 
 double busiest_by_mean(const AssignmentPlan& plan) {
   const auto bytes = plan.bytes_by_rank();
@@ -69,12 +58,6 @@ TEST(AssignmentPlan, WritesAnArrayWithTwoNamesOnce) {
 }
 
 // ---- Megatron's table: eight ranks, two by tensor parallelism (inner), four by data parallelism.
-
-const Mesh kMegatron({4, 2}, {"dp", "tp"});
-
-PlannedArray floats(std::string name, std::uint64_t count, Sharding sharding, std::uint32_t turn = 0) {
-  return {std::move(name), DType::float32, {count}, std::move(sharding), turn};
-}
 
 TEST(AssignmentPlanBalanced, GivesCopiesAsMegatronDoesInTheWorld) {
   const Sharding by_tp = Sharding::of_spec(kMegatron, {{"tp"}});
@@ -148,12 +131,19 @@ TEST(AssignmentPlan, SplitsOneArrayThatAllHold) {
 TEST(AssignmentPlan, GivesRankZeroLessWhereItWritesMoreBesides) {
   const std::vector<PlannedArray> arrays = {{"w", DType::int8, {3000}, Sharding::replicated(4)}};
 
-  const AssignmentPlan plan(arrays, 4, ReplicaChoice::balanced_and_split, 1000);
-  const AssignmentPlan full(arrays, 4, ReplicaChoice::balanced_and_split, 4000);
+  PlanOptions options;
+  options.alone_bytes = {1000};
+
+  const AssignmentPlan plan(arrays, 4, options);
+  options.alone_bytes = {4000};
+  const AssignmentPlan full(arrays, 4, options);
+  options.alone_bytes = {0, 3000, 0, 2000};
+  const AssignmentPlan others(arrays, 4, options);
 
   EXPECT_THAT(plan.bytes_by_rank(), ::testing::ElementsAre(1000, 1000, 1000, 1000));
   EXPECT_THAT(full.bytes_by_rank(), ::testing::ElementsAre(4000, 1000, 1000, 1000));
   EXPECT_TRUE(full.assignments(0).empty());
+  EXPECT_THAT(others.bytes_by_rank(), ::testing::ElementsAre(1500, 3000, 1500, 2000));
 }
 
 TEST(AssignmentPlan, SplitsInAsFewBoxesAsItCan) {
@@ -356,44 +346,6 @@ TEST(GivenParts, LooksAtEachOnceForAllRanks) {
 
 // ---- Against a slow model.
 
-/// Every element is written once, by a rank that holds it, and loads are what they should be.
-void check_plan(const AssignmentPlan& plan) {
-  std::vector<std::vector<Box>> written(plan.arrays().size());
-  for (std::uint32_t rank = 0; rank < plan.ranks(); ++rank) {
-    std::uint64_t bytes = 0;
-    for (const WriteAssignment& assignment : plan.assignments(rank)) {
-      const PlannedArray& array = plan.arrays()[assignment.array];
-      const auto held_boxes = array.sharding.boxes(rank, array.shape);
-      const bool is_held = std::any_of(held_boxes.begin(), held_boxes.end(), [&](const PlacedBox& placed) {
-        return placed.box.contains(assignment.box);
-      });
-      ASSERT_TRUE(is_held) << rank << " " << array.name << " " << assignment.box;
-      ASSERT_FALSE(assignment.box.is_empty());
-      bytes += *byte_count(array.dtype, assignment.box.extents());
-      written[assignment.array].push_back(assignment.box);
-    }
-    ASSERT_EQ(bytes, plan.bytes_by_rank()[rank]) << rank;
-  }
-  for (std::size_t i = 0; i < written.size(); ++i) {
-    ASSERT_EQ(testing::count_elements(written[i]),
-              testing::count_elements({Box::whole(plan.arrays()[i].shape)}))
-        << plan.arrays()[i].name << " " << plan.arrays()[i].sharding.to_json();
-  }
-}
-
-std::vector<PlannedArray> random_arrays(Dice& dice, std::uint32_t& ranks) {
-  std::vector<PlannedArray> arrays;
-  ranks = 1;
-  for (std::size_t count = 1 + dice.below(5); arrays.size() < count;) {
-    const Shape shape = testing::random_shape(dice, 300);
-    arrays.push_back({"a" + std::to_string(dice.next()), dice.one_in(2) ? DType::float32 : DType::bfloat16,
-                      shape, testing::random_sharding(dice, shape),
-                      static_cast<std::uint32_t>(dice.below(2))});
-    ranks = std::max(ranks, arrays.back().sharding.ranks());
-  }
-  return arrays;
-}
-
 TEST(AssignmentPlan, WritesEveryElementOnce) {
   Dice dice(9);
   for (int i = 0; i < 150; ++i) {
@@ -496,7 +448,7 @@ TEST(AssignmentPlan, NamesArrayBoxesAndRanksOfWhatIsWrong) {
       [&] {
         return plan_of({{{front, 0}}, {{front, 0}, {back, 0}}});
       },
-      Fails(Errc::invalid_argument, HasSubstr("'w': ranks 0 and 1 both call box [0:2] replica 0")));
+      Fails(Errc::invalid_argument, HasSubstr("'w': ranks 0 and 1 both hold box [0:2] as main replica")));
   EXPECT_THAT(
       [&] {
         return plan_of({{{front, 0}}, {{back, 1}, {back, 1}}});
@@ -506,7 +458,7 @@ TEST(AssignmentPlan, NamesArrayBoxesAndRanksOfWhatIsWrong) {
       [&] {
         return plan_of({{{front, 0}, {back, 0}, {back, 2}}, {{back, 2}}});
       },
-      Fails(Errc::invalid_argument, HasSubstr("'w': ranks 0 and 1 both call box [2:4] replica 2")));
+      Fails(Errc::invalid_argument, HasSubstr("'w': ranks 0 and 1 both hold box [2:4] as replica 2")));
   EXPECT_THAT(
       [&] {
         return plan_of({{{front, 0}}, {{Box({2}, {3}), 0}}});
@@ -517,7 +469,7 @@ TEST(AssignmentPlan, NamesArrayBoxesAndRanksOfWhatIsWrong) {
         return plan_of({{{front, 0}}, {{back, 1}}}, ReplicaChoice::main);
       },
       Fails(Errc::incomplete_shards,
-            HasSubstr("'w': no rank has the main replica (0) of box [2:4]; others have rank 1")));
+            HasSubstr("'w': no rank holds box [2:4] of [4] as main replica; rank 1 holds it as another")));
   EXPECT_THAT(
       [] {
         return AssignmentPlan({floats("w", 4, Sharding::of_grid({2}, {1, 1}))}, 2);

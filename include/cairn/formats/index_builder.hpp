@@ -33,6 +33,9 @@ class IndexBuilder {
   /// Makes room for so many entries, arrays and bytes of all names together; a hint.
   void reserve(std::size_t entries, std::size_t arrays, std::size_t name_bytes);
 
+  /// Returns whether no entry was added.
+  [[nodiscard]] bool empty() const noexcept { return kinds_.empty() && given_aliases_.empty(); }
+
   void add_integer(std::string_view name, std::int64_t value);
   void add_unsigned(std::string_view name, std::uint64_t value);
   void add_double(std::string_view name, double value);

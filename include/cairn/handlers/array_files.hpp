@@ -2,14 +2,19 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/base/hash.hpp"
 #include "cairn/contract/load_context.hpp"
 #include "cairn/contract/save_context.hpp"
+#include "cairn/formats/index_builder.hpp"
 
 namespace cairn {
+
+class Tree;
 
 /// How handlers of whatever holds arrays save and load them: the handler of trees does it so, too.
 ///
@@ -17,6 +22,11 @@ namespace cairn {
 
 /// A writer for the arrays of one checkpointable, as the options of its save ask for.
 [[nodiscard]] array_store::Writer array_writer(const SaveContext& context);
+
+/// Adds a leaf of a tree that is not an array to the entries of an index (Writer::entries); of a list its size.
+///
+/// Errors: as formats::IndexBuilder.
+void add_value(formats::IndexBuilder& entries, std::string_view path, const Tree& leaf);
 
 /// Writes what was added: the files of arrays, and the index when their headers have been written.
 ///
@@ -32,12 +42,13 @@ struct SameOnRanks {
 
 /// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which
 /// writes it. Those that are as they were in the last save are not sent. A few steps of `ranks`, in the background;
-/// it has no others after this. With the indexes goes the hash of `same`, if that is given.
+/// it has no others after this. With the indexes goes the hash of `same`, if that is given. `values` are further
+/// entries that change more often than arrays do, and are sent by themselves: all ranks give them, or none does.
 ///
 /// Errors: also those of formats::merge_indexes, on all ranks.
-[[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer,
-                                                   coord::Channel ranks,
-                                                   std::shared_ptr<SameOnRanks> same = nullptr);
+[[nodiscard]] Awaitable<Background<>> write_arrays(
+    SaveContext context, array_store::Writer writer, coord::Channel ranks,
+    std::shared_ptr<SameOnRanks> same = nullptr, std::optional<formats::IndexBuilder> values = std::nullopt);
 
 /// The files of a checkpointable, as the context reads them.
 [[nodiscard]] std::shared_ptr<const array_store::StoredFiles> stored_files(LoadContext context);

@@ -7,6 +7,7 @@
 #include "cairn/contract/any_value.hpp"
 #include "cairn/sharding/assignment_plan.hpp"
 #include "cairn/sharding/policy.hpp"
+#include "cairn/sharding/rank_leaves.hpp"
 
 namespace cairn {
 
@@ -24,6 +25,9 @@ struct ShardingOptions {
   std::shared_ptr<const ShardingPolicy> policy;
   /// Which of the ranks that hold a box writes it.
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
+  /// Says whether all ranks bring the same leaves of a tree. Joined trees have what any rank brings, and values are
+  /// compared where all ranks have them.
+  RankPaths paths = RankPaths::same;
 
   /// See OptionSet; of the policy there is what it says of itself.
   [[nodiscard]] OptionWords same_on_all_ranks() const;

@@ -182,6 +182,9 @@ class Tree {
     return std::get_if<ShardedArray>(&value_);
   }
 
+  /// The bytes of this leaf; null when it is another kind of node.
+  [[nodiscard]] const Bytes* bytes_if() const noexcept { return std::get_if<Bytes>(&value_); }
+
   /// The integer when it exceeds the range of std::int64_t; nothing for all other nodes.
   [[nodiscard]] std::optional<std::uint64_t> large_integer() const noexcept {
     const auto* large = std::get_if<std::uint64_t>(&value_);

@@ -17,7 +17,6 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
-#include "cairn/handlers/sharding_options.hpp"
 #include "cairn/sharding/box_table.hpp"
 #include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/sharding.hpp"
@@ -308,13 +307,15 @@ void set_same(std::span<const HeldArray> arrays, std::vector<sharding::RankBoxes
   }
 }
 
-/// Gives a writer the further names of sharded arrays of which this rank writes something.
+/// Gives a writer the further names of arrays of which this rank writes something.
 void add_aliases(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                 const RankAssignments& assignments) {
+                 const sharding::RankAssignments& assignments) {
   std::vector<const HeldArray*> sharded;
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr) {
       sharded.push_back(&array);
+    } else if (array.is_mine && !array.same_as.empty()) {
+      writer.entries().add_alias(array.path, array.same_as);
     }
   }
   const auto comes_before = [](const sharding::WriteAssignment& assignment, std::uint32_t array) {
@@ -365,33 +366,34 @@ std::vector<sharding::RankBoxes> rank_boxes_of(std::span<const HeldArray> arrays
   return rank_boxes;
 }
 
-RankAssignments assignments_alone(std::span<const HeldArray> arrays, ReplicaChoice choice) {
-  RankAssignments alone;
+sharding::RankAssignments assignments_alone(std::span<const HeldArray> arrays,
+                                            const sharding::PlanOptions& options) {
+  sharding::RankAssignments alone;
   std::vector<sharding::PlannedArray> planned;
   for (sharding::RankBoxes& array_boxes : rank_boxes_of(arrays, 0, 1)) {
     planned.push_back({std::move(array_boxes.name), array_boxes.dtype, std::move(array_boxes.shape),
                        Sharding::of_boxes({std::move(array_boxes.boxes)}), 0, array_boxes.same_as});
     alone.same_as.push_back(array_boxes.same_as);
   }
-  alone.assignments = sharding::AssignmentPlan(std::move(planned), 1, choice).assignments(0);
+  alone.assignments = sharding::AssignmentPlan(std::move(planned), 1, options).assignments(0);
   return alone;
 }
 
 std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
-                                  std::span<const sharding::WriteAssignment> assignments, std::size_t rank) {
+                                  std::span<const sharding::WriteAssignment> assignments) {
   std::vector<WrittenPart> parts;
   auto assignment = assignments.begin();
   std::uint32_t planned = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const HeldArray& array = arrays[i];
     if (array.whole != nullptr) {
-      if (rank == 0) {
+      if (array.is_mine && array.same_as.empty()) {
         parts.push_back({i, Box::whole(array.whole->shape()), *array.whole});
       }
       continue;
     }
     const Shape& shape = array.sharded->shape();
-    if (rank == 0 && element_count(shape) == 0) {
+    if (array.is_mine && element_count(shape) == 0) {
       parts.push_back({i, Box::whole(shape), Array(shape, array.sharded->dtype())});  // Nobody's assignment.
     }
     std::optional<HeldShards> held;
@@ -406,21 +408,14 @@ std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
   return parts;
 }
 
-const ShardingOptions& sharding_options(const SaveContext& context) {
-  static const ShardingOptions& none = *new ShardingOptions;  // Never destroyed: saves may end after main.
-  const ShardingOptions* given = context.option<ShardingOptions>();
-  return given != nullptr ? *given : none;
-}
-
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                 const RankAssignments& assignments, const SaveContext& context) {
+                 const sharding::RankAssignments& assignments, const SaveContext& context) {
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
       writer.set_layout(array.path, array.sharded->layout());
     }
   }
-  const std::vector<PolicyParts> groups =
-      by_policy(arrays, parts_of(arrays, assignments.assignments, context.coordinator().rank()));
+  const std::vector<PolicyParts> groups = by_policy(arrays, parts_of(arrays, assignments.assignments));
   for (const PolicyParts& group : groups) {
     if (group.policy == nullptr) {
       add_undivided(writer, arrays, group.parts);

@@ -12,32 +12,27 @@
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/contract/save_context.hpp"
-#include "cairn/handlers/sharding_options.hpp"
 #include "cairn/sharding/assignment_plan.hpp"
-#include "cairn/sharding/rank_boxes.hpp"
+#include "cairn/sharding/policy.hpp"
+#include "cairn/sharding/rank_leaves.hpp"
 
 namespace cairn::detail {
 
-// How the arrays of a tree become parts of files: what is held becomes a plan of who writes what, that becomes parts
-// that this rank writes, those become files. The plan is all that ranks must agree on (ranks.hpp); nothing here talks
-// to them or does I/O.
+// How arrays become parts of files: what is held becomes a plan of who writes what, that becomes parts that this rank
+// writes, those become files. The plan is all that ranks must agree on (ranks.hpp); nothing here talks to them or does
+// I/O.
 
-/// An array of a tree, as this rank has it: one of both.
+/// An array, as this rank has it: whole or sharded.
 struct HeldArray {
   std::string path;
-  const Array* whole = nullptr;  ///< Every rank has all of it; rank 0 writes it.
+  const Array* whole = nullptr;  ///< One rank writes it.
   const ShardedArray* sharded = nullptr;
   const ShardingPolicy* policy =
       nullptr;  ///< Which divides it among files; null: none. Lives as long as the save.
   std::string
-      same_as;  ///< The path of an array before it, of whose shards these are further names; empty: they are its own.
-};
-
-/// Holds what a rank writes of the sharded arrays, which are numbered in their order.
-struct RankAssignments {
-  std::vector<sharding::WriteAssignment> assignments;  ///< Sorted by array.
-  std::vector<std::optional<std::uint32_t>>
-      same_as;  ///< Of each array the one before it of which it is another name.
+      same_as;  ///< The path of an array before it of which this is another name; empty: it is its own.
+  std::uint32_t leaf = 0;  ///< Its number among all leaves of the rank.
+  bool is_mine = false;    ///< This rank writes it, if it is whole or has no elements.
 };
 
 /// Holds what a rank writes of an array.
@@ -61,24 +56,21 @@ struct WrittenPart {
 ///
 /// Errors: Errc::incomplete_shards and Errc::overlapping_shards, naming path and boxes, when shards do not tile their
 ///         array.
-[[nodiscard]] RankAssignments assignments_alone(std::span<const HeldArray> arrays, ReplicaChoice choice);
+[[nodiscard]] sharding::RankAssignments assignments_alone(std::span<const HeldArray> arrays,
+                                                          const sharding::PlanOptions& options);
 
-/// Returns what `rank` writes, in the order of the arrays: its assignments of the sharded ones, and rank 0
-/// all others.
+/// Returns what this rank writes, in the order of the arrays: its assignments of the sharded ones, and of all others
+/// those that are its.
 ///
 /// Shape: assignments number the sharded arrays in their order, and are sorted by that.
 [[nodiscard]] std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
-                                                std::span<const sharding::WriteAssignment> assignments,
-                                                std::size_t rank);
+                                                std::span<const sharding::WriteAssignment> assignments);
 
 /// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once; and the
 /// further names of that.
 ///
 /// Errors: those of the policy and of its result, with its description before them; those of Writer::add.
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                 const RankAssignments& assignments, const SaveContext& context);
-
-/// Returns what the options of a save say of it.
-[[nodiscard]] const ShardingOptions& sharding_options(const SaveContext& context);
+                 const sharding::RankAssignments& assignments, const SaveContext& context);
 
 }  // namespace cairn::detail

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "cairn/base/hash.hpp"
 #include "cairn/coord/session.hpp"
 #include "cairn/handlers/tree.hpp"
+#include "cairn/sharding/rank_leaves.hpp"
 
 namespace cairn::detail {
 
@@ -20,8 +22,13 @@ namespace cairn::detail {
 /// until they have 16 MiB together: more would cost each rank a pass over memory that only rank 0 has to read.
 class SameValues {
  public:
-  /// Adds a leaf. All ranks add the same leaves, in the same order.
+  /// Adds a leaf. All ranks add the same leaves, in the same order, or choose such.
   void add(const Tree& leaf);
+  /// Adds a leaf that is not compared with any other.
+  void add_none() { hashes_.push_back(0); }
+
+  /// Leaves those with these numbers only, in this order: before they are hashed.
+  void choose(std::span<const std::uint32_t> numbers);
 
   /// Hashes what was added, which must be valid and unchanged. Until then all leaves are the same as anything.
   ///
@@ -33,9 +40,13 @@ class SameValues {
 
   /// By leaf; 0: not compared, which is the same as anything.
   [[nodiscard]] const std::vector<std::uint64_t>& hashes() const noexcept { return hashes_; }
+  /// The number that the leaf of a hash was added with.
+  [[nodiscard]] std::size_t leaf_of(std::size_t hash) const {
+    return chosen_.empty() ? hash : chosen_.at(hash);
+  }
 
   /// How many leaves were too large to be compared, or are on devices.
-  [[nodiscard]] std::size_t not_compared() const noexcept { return not_compared_; }
+  [[nodiscard]] std::size_t not_compared() const noexcept { return not_compared_.size(); }
 
  private:
   /// A leaf that has a size.
@@ -46,14 +57,15 @@ class SameValues {
   };
 
   std::vector<std::uint64_t> hashes_;
-  std::vector<Sized> sized_;  // That compute() hashes.
-  std::size_t not_compared_ = 0;
+  std::vector<Sized> sized_;               // That compute() hashes.
+  std::vector<std::size_t> not_compared_;  // Their numbers.
+  std::vector<std::uint32_t> chosen_;      // Of the leaves; none: all.
 };
 
 /// Finds out which leaves differ from those of rank 0, and on which ranks: for when the hashes of all values do. All
-/// ranks call it; `lines` are those of all leaves, as `line_of_leaf` makes them. The answer, on all ranks, is a
-/// sentence that names the first few leaves and ranks; empty when nothing differs that both ranks compare.
+/// ranks call it; `leaves` are all that were added. The answer, on all ranks, is a sentence that names the first few
+/// leaves and ranks; empty when nothing differs that both ranks compare.
 [[nodiscard]] Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine,
-                                                      std::string lines);
+                                                      sharding::LeafList leaves);
 
 }  // namespace cairn::detail

@@ -5,13 +5,15 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/coord/differences.hpp"
-
-#include "containers.hpp"
+#include "cairn/formats/index.hpp"
 
 namespace cairn::detail {
 namespace {
@@ -41,7 +43,7 @@ std::optional<std::uint64_t> bytes_of(const Tree& leaf) {
   if (leaf.kind() == TreeKind::string) {
     return leaf.as<std::string_view>().size();
   }
-  const Bytes* bytes = TreeAccess::leaf<Bytes>(leaf);
+  const Bytes* bytes = leaf.bytes_if();
   return bytes != nullptr ? std::optional<std::uint64_t>(bytes->size()) : std::nullopt;
 }
 
@@ -61,7 +63,7 @@ std::uint64_t hash_of_leaf(const Tree& leaf) {
       return hash_of(std::as_bytes(std::span(text.data(), text.size())));
     }
     case TreeKind::bytes:
-      return hash_of(*TreeAccess::leaf<Bytes>(leaf));
+      return hash_of(*leaf.bytes_if());
     case TreeKind::array:
       return hash_of_array(leaf.array_if()->view());
     case TreeKind::null:
@@ -73,22 +75,15 @@ std::uint64_t hash_of_leaf(const Tree& leaf) {
   return 0;
 }
 
-/// The path in line `number`, as it is shown.
-std::string_view path_in(std::string_view lines, std::uint64_t number) {
-  for (; number > 0; --number) {
-    lines.remove_prefix(std::min(lines.size(), lines.find('\n') + 1));
-  }
-  const std::string_view line = lines.substr(0, lines.find('\n'));
-  return line.substr(0, line.rfind(": "));
-}
-
-std::string sentence(const coord::Differences& differences, std::string_view lines) {
+std::string sentence(const coord::Differences& differences, const SameValues& values,
+                     const sharding::LeafList& all) {
   if (differences.by_value.empty()) {
     return {};
   }
   std::string leaves;
-  for (const auto& [leaf, ranks] : differences.by_value) {
-    leaves += fmt::format("{}{} on {}", leaves.empty() ? "" : "; ", path_in(lines, leaf), to_string(ranks));
+  for (const auto& [number, ranks] : differences.by_value) {
+    const std::string path = all.path(values.leaf_of(static_cast<std::size_t>(number)));
+    leaves += fmt::format("{}{} on {}", leaves.empty() ? "" : "; ", formats::shown(path), to_string(ranks));
   }
   return fmt::format(
       "values that are not sharded were saved as rank 0 has them, and are others elsewhere: {}{} "
@@ -109,9 +104,25 @@ void SameValues::add(const Tree& leaf) {
   if (is_on_host && *bytes <= kMostLeafBytes) {
     sized_.push_back({*bytes, hashes_.size(), &leaf});
   } else {
-    ++not_compared_;
+    not_compared_.push_back(hashes_.size());
   }
   hashes_.push_back(0);
+}
+
+void SameValues::choose(std::span<const std::uint32_t> numbers) {
+  std::unordered_map<std::size_t, std::size_t> places;
+  std::vector<std::uint64_t> hashes;
+  for (const std::uint32_t number : numbers) {
+    places.emplace(number, hashes.size());
+    hashes.push_back(hashes_.at(number));
+  }
+  hashes_ = std::move(hashes);
+  chosen_.assign(numbers.begin(), numbers.end());
+  std::erase_if(sized_, [&places](const Sized& one) { return !places.contains(one.number); });
+  for (Sized& one : sized_) {
+    one.number = places.at(one.number);
+  }
+  std::erase_if(not_compared_, [&places](std::size_t number) { return !places.contains(number); });
 }
 
 void SameValues::compute() {
@@ -120,7 +131,7 @@ void SameValues::compute() {
   std::uint64_t left = kMostBytes;
   for (const Sized& one : sized_) {
     if (one.bytes > left) {
-      ++not_compared_;  // So are all that come after it, which are as large.
+      not_compared_.push_back(one.number);  // So are all that come after it, which are as large.
       continue;
     }
     left -= one.bytes;
@@ -134,9 +145,9 @@ Hash128 SameValues::hash() const noexcept {
 }
 
 // outlives: the caller keeps the channel until this has ended.
-Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine, std::string lines) {
+Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine, sharding::LeafList leaves) {
   const coord::Differences differences = co_await coord::find_differences(ranks, mine.hashes());
-  co_return sentence(differences, lines);
+  co_return sentence(differences, mine, leaves);
 }
 
 }  // namespace cairn::detail
