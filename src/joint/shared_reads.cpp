@@ -13,6 +13,7 @@
 #include "base/internal/checked.hpp"
 #include "base/internal/packed.hpp"
 #include "io/internal/chunk_hash.hpp"
+#include "io/internal/direct.hpp"
 #include "staging/internal/range_reader.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -125,9 +126,11 @@ Awaitable<> SharedReads::read_files(std::map<std::uint32_t, std::vector<SharedPl
 Wants SharedReads::arrange_pieces() {
   Wants wants;
   for (auto& [name, pieces] : pieces_) {
-    const std::uint64_t bytes = files_(name).size_bytes;
-    arrange(pieces, bytes);
-    wants.emplace(name, staging::plan_runs(pieces, bytes, io::kChunkBytes));
+    const staging::FileToRead file = files_(name);
+    arrange(pieces, file.size_bytes);
+    // A hash covers a whole chunk, and what passes the page cache by are whole pages.
+    const std::uint64_t unit = file.digest ? io::kChunkBytes : io::kDirectBytes;
+    wants.emplace(name, staging::plan_runs(pieces, file.size_bytes, unit));
   }
   return wants;
 }

@@ -8,10 +8,19 @@
 namespace cairn::staging {
 namespace {
 
+/// Shorter gaps are read, which costs less than a read of its own for what lies behind them.
+constexpr std::uint64_t kFewestSkippedBytes = std::uint64_t{32} << 10;
+
+/// Returns whether bytes that begin at `begin` are read with a run that lies before them.
+bool continues(const Run& run, std::uint64_t begin) {
+  return run.offset_bytes / kBufferBytes == begin / kBufferBytes &&
+         begin < run.offset_bytes + run.bytes + kFewestSkippedBytes;
+}
+
 /// Adds a run, or widens the last one.
 void add_range(std::vector<Run>& runs, std::uint64_t begin, std::uint64_t end) {
   for (const Run& run : cut_at_windows(begin, end)) {
-    if (!runs.empty() && runs.back().offset_bytes / kBufferBytes == run.offset_bytes / kBufferBytes) {
+    if (!runs.empty() && continues(runs.back(), run.offset_bytes)) {
       Run& last = runs.back();
       const std::uint64_t last_end = std::max(run.offset_bytes + run.bytes, last.offset_bytes + last.bytes);
       last.bytes = static_cast<std::size_t>(last_end - last.offset_bytes);

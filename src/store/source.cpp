@@ -296,7 +296,7 @@ staging::FileToRead Source::to_read(const std::string& relative, bool is_verifie
   file.open = [this, relative](io::Engine& engine, bool use_direct) {
     return open_file(engine, relative, use_direct);
   };
-  if (is_verified) {
+  if (is_verified && manifest() != nullptr) {
     file.digest = [this, relative] { return digest(relative); };
   }
   return file;
@@ -307,7 +307,7 @@ std::string Source::read_verified(io::Engine& engine, const std::string& relativ
   std::string text(static_cast<std::size_t>(file.size_bytes), '\0');
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(text));
   file.open(engine, false)->read_now(0, bytes);
-  if (const std::optional<io::FileDigest> digest = file.digest()) {
+  if (const auto digest = file.digest ? file.digest() : std::nullopt) {
     io::verify_chunks(file.path.string(), 0, bytes, *digest);
   }
   return text;

@@ -13,8 +13,8 @@
 
 namespace cairn::joint {
 
-/// What one rank wants of files, by their names: ranges that begin and end at chunks, or with the file; in order,
-/// apart from each other.
+/// What one rank wants of files, by their names: ranges that begin and end at chunks, where the file has hashes, at
+/// pages, or with the file; in order, apart from each other.
 using Wants = std::map<std::string, std::vector<staging::Run>, std::less<>>;
 
 /// The part of one rank in reading files that several want.

@@ -39,8 +39,8 @@ class RangeReader {
 
   /// The plane outlives the reader.
   RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces);
-  /// Reads these runs, which begin at chunks and end there or with the file, and passes each on. Of the pieces it
-  /// serves what lies in them. What `lend` and `pass_on` refer to outlives the reader.
+  /// Reads these runs and passes each on; of a file with hashes they begin at chunks and end there or with the file. Of
+  /// the pieces it serves what lies in them. What `lend` and `pass_on` refer to outlives the reader.
   RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces, std::vector<Run> runs,
               Lend lend, PassOn pass_on);
 

@@ -20,7 +20,7 @@ struct Run {
 [[nodiscard]] std::vector<Run> cut_at_windows(std::uint64_t begin, std::uint64_t end);
 
 /// Returns what is read for `pieces`, which are arranged: widened to multiples of `unit_bytes` (but for the
-/// end of the file), one run for each window, in their order.
+/// end of the file), in their order. What lies in one window is one run, unless there is much to skip in it.
 [[nodiscard]] std::vector<Run> plan_runs(std::span<const DestinationPiece> pieces, std::uint64_t file_bytes,
                                          std::uint64_t unit_bytes);
 
