@@ -96,10 +96,10 @@ class SlicePieces {
   SlicePieces(const formats::Index& index, const ReadArray& array, const Region& region,
               std::vector<DestinationPiece>& pieces)
       : index_(index), array_(array), region_(region), pieces_(pieces) {
-    const formats::IndexSlice slice = index.slice(array.stored, region.slice);
-    form_ = slice.form;
-    slice_ = slice.is_whole ? Box::whole(Shape(array.stored.dims))
-                            : Box(Shape(slice.offsets), Shape(slice.extents));
+    stored_ = index.slice(array.stored, region.slice);
+    form_ = stored_.form;
+    slice_ = stored_.is_whole ? Box::whole(Shape(array.stored.dims))
+                              : Box(Shape(stored_.offsets), Shape(stored_.extents));
   }
 
   [[nodiscard]] const Box& slice() const noexcept { return slice_; }
@@ -260,13 +260,16 @@ class SlicePieces {
     DestinationPiece piece;
     piece.offset_bytes = region_.begin;
     piece.size_bytes = region_.end - region_.begin;
-    const std::uint64_t item_bytes = bits(array_.stored.dtype) / 8;
-    const std::uint64_t needed =
-        form_->strides ? static_cast<std::uint64_t>(collected_[0].layout.end(Box::whole(slice_.extents())))
-                       : byte_count(array_.stored.dtype, slice_.extents()).value_or(item_bytes);
-    piece.sink = std::make_shared<CollectingSink>(
-        piece.size_bytes, needed, *form_, std::move(collected_), array_.narrowing,
-        fmt::format("{}: {}", index_.path(), formats::shown(array_.stored.name)));
+    formats::EncodedSlice slice;
+    slice.form = *form_;
+    slice.dtype = array_.stored.dtype;
+    slice.extents = slice_.extents();
+    slice.first = stored_.first;
+    slice.elements = stored_.elements;
+    slice.needed_bytes = static_cast<std::uint64_t>(collected_[0].layout.end(Box::whole(slice.extents)));
+    slice.name = fmt::format("{}/{}: {}", index_.path(), stored_.file, formats::shown(array_.stored.name));
+    piece.sink = std::make_shared<CollectingSink>(piece.size_bytes, std::move(slice), std::move(collected_),
+                                                  array_.narrowing);
     pieces_.push_back(std::move(piece));
   }
 
@@ -274,6 +277,7 @@ class SlicePieces {
   const ReadArray& array_;
   const Region& region_;
   std::vector<DestinationPiece>& pieces_;
+  formats::IndexSlice stored_;
   Box slice_;
   const formats::SliceForm* form_ = nullptr;  ///< Null: elements lie one behind the other.
   std::vector<BoxTarget> collected_;
@@ -308,9 +312,7 @@ void add_box_pieces(const formats::Index& index, const ReadArray& array, const R
     slice.add(slice.slice(), Box::whole(Shape(array.stored.dims)), memory[array.first], array.copier);
     return slice.finish();
   }
-  const auto [begin, end] =
-      std::equal_range(array.boxes->parts.begin(), array.boxes->parts.end(), SlicePart{region.slice, 0, {}},
-                       [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });
+  const auto [begin, end] = array.boxes->parts_of(region.slice);
   for (auto part = begin; part != end; ++part) {
     slice.add(part->shared, array.boxes->shards[part->shard].box, memory[array.first + part->shard],
               array.boxes->copiers[part->shard]);

@@ -213,6 +213,9 @@ void place(const BoxTarget& target, const Box& part, const std::byte* first, Nar
 }
 
 void CollectingSink::write(std::uint64_t offset_bytes, std::span<const std::byte> in) {
+  if (in.size() == range_bytes_) {
+    return take(in);
+  }
   std::vector<std::byte> all;
   {
     const MutexLock lock(mutex_);
@@ -224,13 +227,14 @@ void CollectingSink::write(std::uint64_t offset_bytes, std::span<const std::byte
     }
     all = std::move(bytes_);
   }
-  formats::decode(all, form_, targets_.front().to.stored);
-  if (all.size() < least_bytes_) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: decoded it has {} bytes, and should have {}",
-                                                      what_, all.size(), least_bytes_));
-  }
+  take(all);
+}
+
+void CollectingSink::take(std::span<const std::byte> all) const {
+  std::vector<std::byte> memory;
+  const std::span<const std::byte> elements = formats::decode(all, slice_, memory);
   for (const BoxTarget& target : targets_) {
-    place(target, target.box, all.data() + target.layout.begin(target.box), narrowing_);
+    place(target, target.box, elements.data() + target.layout.begin(target.box), narrowing_);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <set>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -116,26 +115,24 @@ class BoxSink final : public ByteSink {
 /// Threads: as ByteSink; the ranges that are written do not overlap.
 class CollectingSink final : public ByteSink {
  public:
-  /// A slice has `range_bytes`; decoded it has `least_bytes` at least.
-  CollectingSink(std::uint64_t range_bytes, std::uint64_t least_bytes, formats::SliceForm form,
-                 std::vector<BoxTarget> targets, Narrowing narrowing, std::string what)
+  CollectingSink(std::uint64_t range_bytes, formats::EncodedSlice slice, std::vector<BoxTarget> targets,
+                 Narrowing narrowing)
       : range_bytes_(range_bytes),
-        least_bytes_(least_bytes),
-        form_(std::move(form)),
+        slice_(std::move(slice)),
         targets_(std::move(targets)),
-        narrowing_(narrowing),
-        what_(std::move(what)) {}
+        narrowing_(narrowing) {}
 
   void write(std::uint64_t offset_bytes, std::span<const std::byte> in) override;
   void add_copiers(std::set<DeviceCopier*>& copiers) const override;
 
  private:
+  /// Takes all bytes, which nobody need collect where they come at once.
+  void take(std::span<const std::byte> all) const;
+
   const std::uint64_t range_bytes_;
-  const std::uint64_t least_bytes_;
-  const formats::SliceForm form_;
+  const formats::EncodedSlice slice_;
   const std::vector<BoxTarget> targets_;
   const Narrowing narrowing_;
-  const std::string what_;
   Mutex mutex_;
   std::vector<std::byte> bytes_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t missing_ CAIRN_GUARDED_BY(mutex_) = range_bytes_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/array_store/reader.hpp"
@@ -38,6 +40,13 @@ struct ReadBoxes {
   std::vector<DeviceCopier*> copiers;  ///< Of the devices that they go to.
   std::vector<SlicePart> parts;        ///< In the order of the slices.
   Box stored;                          ///< The array as the files have it: what is wanted beyond it is zeros.
+
+  /// What is wanted of one slice.
+  [[nodiscard]] std::pair<std::vector<SlicePart>::const_iterator, std::vector<SlicePart>::const_iterator>
+  parts_of(std::uint32_t slice) const {
+    return std::equal_range(parts.begin(), parts.end(), SlicePart{slice, 0, {}},
+                            [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });
+  }
 };
 
 /// An array that is read: what is stored, and what becomes of it.

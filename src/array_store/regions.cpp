@@ -230,6 +230,13 @@ void add_met_slices(const Index& index, std::size_t number, const formats::Index
   }
 }
 
+/// Returns whether two regions are of one archive, of whose tensor several slices are parts.
+bool are_of_one_archive(const Index& index, std::span<const ReadArray> arrays, const Region& a,
+                        const Region& b) {
+  const formats::SliceForm* const form = index.slice(arrays[a.array].stored, a.slice).form;
+  return a.begin == b.begin && a.end == b.end && form != nullptr && !form->codecs.empty();
+}
+
 /// Returns the policy that decided what is in a file, for messages.
 std::string policy_of(const Index& index, std::string_view file) {
   for (std::size_t i = 0; i < index.file_count(); ++i) {
@@ -427,7 +434,9 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
     std::uint64_t end = 0;
     const Region* before = nullptr;
     for (const Region& region : in_file) {
-      const bool is_again = may_overlap || (before != nullptr && slice_of(region) == slice_of(*before));
+      const bool is_again =
+          may_overlap || (before != nullptr && (slice_of(region) == slice_of(*before) ||
+                                                are_of_one_archive(index, arrays, region, *before)));
       before = &region;
       if ((region.begin < end && !is_again) || region.end > *size) {
         throw Error(

@@ -42,6 +42,8 @@ struct ChunkKey {
     return hash;
   }
 
+  bool operator==(const ChunkKey&) const = default;
+
   friend bool operator<(const ChunkKey& a, const ChunkKey& b) {
     return a.name != b.name ? a.name < b.name
                             : std::lexicographical_compare(a.offset.begin(), a.offset.end(), b.offset.begin(),
@@ -49,11 +51,16 @@ struct ChunkKey {
   }
 };
 
-/// An entry of `storage_data`. A million of them are sorted by hash, and a key is read again where hashes are equal.
+/// An entry of `storage_data`.
 struct StoredChunk {
-  std::size_t hash = 0;
   PickleNode key{};
   PickleNode info{};
+};
+
+/// The number of an entry. They are sorted by hash, and a key is read again where hashes are equal.
+struct HashedEntry {
+  std::size_t hash = 0;
+  std::uint32_t number = 0;
 };
 
 class DcpDescriber {
@@ -72,12 +79,8 @@ class DcpDescriber {
     const PickleNode storage = member(state, "storage_data", "");
     stored_.reserve(pickle_->size(storage) / 2);
     for_each(storage, [&](PickleNode key, PickleNode info) {
-      const ChunkKey chunk = key_of(state_of(key));
-      budget_.take(chunk.name.size());
-      stored_.push_back({chunk.hash(), state_of(key), state_of(info)});
-    });
-    std::sort(stored_.begin(), stored_.end(), [&](const StoredChunk& a, const StoredChunk& b) {
-      return a.hash != b.hash ? a.hash < b.hash : key_of(a.key) < key_of(b.key);
+      budget_.take(key_of(state_of(key)).name.size());
+      stored_.push_back({state_of(key), state_of(info)});
     });
     if (const PickleNode flattened = optional_member(state, "mcore_data"); flattened != kNoneNode) {
       for_each(flattened,
@@ -164,19 +167,50 @@ class DcpDescriber {
     return key;
   }
 
-  /// Says where a chunk lies, and how.
-  void find_stored(std::string_view name, const Shape& offset, FileRange& range, std::uint32_t& form) {
-    const ChunkKey wanted{name, offset};
+  /// Returns the number of the entry of a chunk; nothing where there is none. Mostly that is the one behind the last: a
+  /// million are sorted only when it is not.
+  std::optional<std::uint32_t> find_entry(const ChunkKey& wanted) {
+    if (order_trust_ > 0 && next_ < stored_.size()) {
+      if (key_of(stored_[next_].key) == wanted) {
+        ++order_trust_;
+        return next_++;
+      }
+      --order_trust_;
+    }
+    if (by_hash_.empty()) {
+      sort_stored();
+    }
     const std::size_t hash = wanted.hash();
     const auto found = std::lower_bound(
-        stored_.begin(), stored_.end(), wanted, [&](const StoredChunk& chunk, const ChunkKey& key) {
-          return chunk.hash != hash ? chunk.hash < hash : key_of(chunk.key) < key;
+        by_hash_.begin(), by_hash_.end(), wanted, [&](const HashedEntry& entry, const ChunkKey& key) {
+          return entry.hash != hash ? entry.hash < hash : key_of(stored_[entry.number].key) < key;
         });
-    if (found == stored_.end() || found->hash != hash || wanted < key_of(found->key)) {
+    if (found == by_hash_.end() || found->hash != hash || !(key_of(stored_[found->number].key) == wanted)) {
+      return std::nullopt;
+    }
+    next_ = found->number + 1;
+    return found->number;
+  }
+
+  void sort_stored() {
+    by_hash_.reserve(stored_.size());
+    for (std::size_t i = 0; i < stored_.size(); ++i) {
+      by_hash_.push_back({key_of(stored_[i].key).hash(), static_cast<std::uint32_t>(i)});
+    }
+    std::sort(by_hash_.begin(), by_hash_.end(), [&](const HashedEntry& a, const HashedEntry& b) {
+      return a.hash != b.hash ? a.hash < b.hash
+                              : key_of(stored_[a.number].key) < key_of(stored_[b.number].key);
+    });
+  }
+
+  /// Says where a chunk lies, and how.
+  void find_stored(std::string_view name, const Shape& offset, FileRange& range, std::uint32_t& form) {
+    const std::optional<std::uint32_t> entry = find_entry({name, offset});
+    if (!entry) {
       throw Error(Errc::incomplete_shards,
                   fmt::format("{}: the part of '{}' at {} is in no file", path_, name, offset));
     }
-    const PickleNode info = found->info;
+    const PickleNode info = stored_[*entry].info;
     range.file = number_of_file(text(member(info, "relative_path", name), "the name of a file"));
     range.begin = count(info, "offset", name);
     range.end = range.begin + count(info, "length", name);  // Both are below 2^63.
@@ -327,6 +361,9 @@ class DcpDescriber {
   DescriptionBudget budget_;
   ForeignCatalogue catalogue_;
   std::vector<StoredChunk> stored_;
+  std::vector<HashedEntry> by_hash_;
+  std::uint32_t next_ = 0;  ///< The entry behind the one that was found last,
+  int order_trust_ = 64;    ///< which is looked at as long as it often is the one that is looked for.
   std::unordered_map<std::string_view, std::uint32_t> file_numbers_;
   std::unordered_map<std::string_view, PickleNode> flattened_;  ///< What `mcore_data` says of names.
 };
@@ -453,46 +490,55 @@ ForeignCatalogue join_dcp_metadata(std::span<const ForeignCatalogue> ranks) {
   return join.take();
 }
 
-ForeignSlice locate_dcp_slice(const ForeignArray& array, const ForeignSlice& slice,
-                              const ForeignCatalogue& chunk, ForeignCatalogue& catalogue,
-                              std::string_view path) {
+const ForeignSlice& tensor_of_chunk(const ForeignCatalogue& chunk, const EncodedSlice& slice) {
   const auto refuse = [&](std::string_view why) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: the part {} of '{}': {}", path, to_string(slice.box), array.path, why));
+    throw Error(Errc::malformed_metadata, fmt::format("{}: {}", slice.name, why));
   };
-  if (const SliceForm& form = catalogue.forms[slice.form]; !form.codecs.empty()) {
-    throw Error(Errc::feature_missing, fmt::format("{}: '{}' is encoded with '{}', which is not read", path,
-                                                   array.path, form.codecs.front()));
-  }
   if (chunk.arrays.size() != 1 || !chunk.arrays[0].path.empty() || chunk.arrays[0].slices.size() != 1) {
     refuse("its bytes are not those of one tensor");
   }
   const ForeignArray& tensor = chunk.arrays[0];
-  const std::uint64_t elements = element_count(slice.box.extents()).value_or(0);
-  const bool is_whole = elements == slice.elements;
-  if (tensor.dtype != array.dtype || element_count(tensor.shape) != slice.elements ||
-      (is_whole && tensor.shape != slice.box.extents() && slice.box.rank() == tensor.shape.size())) {
+  const bool is_whole = element_count(slice.extents) == slice.elements;
+  if (tensor.dtype != slice.dtype || element_count(tensor.shape) != slice.elements ||
+      (is_whole && tensor.shape != slice.extents && slice.extents.size() == tensor.shape.size())) {
     refuse(fmt::format("a tensor {} of {} lies in its place", tensor.shape, name(tensor.dtype)));
   }
-  const ForeignSlice& bytes = tensor.slices[0];
-  const SliceForm& form = chunk.forms[bytes.form];
-  if ((form.strides && form.strides->size() != slice.box.rank()) ||
-      (!is_whole && (form.strides || !form.codecs.empty()))) {
+  const SliceForm& form = chunk.forms[tensor.slices[0].form];
+  if (!form.codecs.empty() || (!is_whole && form.strides)) {
     refuse("it is a part of a tensor whose elements do not follow one another");
   }
+  return tensor.slices[0];
+}
+
+ForeignSlice locate_dcp_slice(const ForeignArray& array, const ForeignSlice& slice,
+                              const ForeignCatalogue& chunk, ForeignCatalogue& catalogue,
+                              std::string_view path) {
+  if (const SliceForm& form = catalogue.forms[slice.form]; !form.codecs.empty()) {
+    throw Error(Errc::feature_missing, fmt::format("{}: '{}' is encoded with '{}', which is not read", path,
+                                                   array.path, form.codecs.front()));
+  }
+  EncodedSlice wanted;
+  wanted.dtype = array.dtype;
+  wanted.extents = slice.box.extents();
+  wanted.elements = slice.elements;
+  wanted.name = fmt::format("{}: the part {} of '{}'", path, to_string(slice.box), array.path);
+  const ForeignSlice& bytes = tensor_of_chunk(chunk, wanted);
+  const SliceForm& form = chunk.forms[bytes.form];
   ForeignSlice located = slice;
   located.range.begin = slice.range.begin + bytes.range.begin;
   located.range.end = slice.range.begin + bytes.range.end;
   located.form = catalogue.add_form(form);
   located.crc32 = bytes.crc32;
-  if (!is_whole) {
+  const std::uint64_t elements = element_count(slice.box.extents()).value_or(0);
+  if (elements != slice.elements) {
     const std::uint64_t item = bits(array.dtype) / 8;
     located.range.begin += slice.first * item;
     located.range.end = located.range.begin + elements * item;
     located.crc32.reset();
   }
-  if (located.range.end > slice.range.end) {
-    refuse("it ends beyond its range");
+  if ((form.strides && form.strides->size() != slice.box.rank()) || located.range.end > slice.range.end) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: its elements are strided otherwise, or end beyond its range", wanted.name));
   }
   return located;
 }

@@ -15,7 +15,6 @@
 #include "cairn/formats/index_builder.hpp"
 
 #include "base/internal/checked.hpp"
-#include "base/internal/utf8.hpp"
 #include "formats/internal/description_budget.hpp"
 
 namespace cairn::formats {
@@ -179,7 +178,7 @@ class IndexMaker {
     for (const ForeignObject& object : catalogue_.objects) {
       const std::uint64_t bytes = object.range.end - std::min(object.range.begin, object.range.end);
       ForeignArray array{object.path, DType::uint8, Shape{bytes}, {}};
-      array.slices.push_back({Box::whole(array.shape), object.range, object.form, 0, bytes, std::nullopt});
+      array.slices.push_back({Box::whole(array.shape), object.range, object.form, 0, bytes, std::nullopt, 0});
       arrays.push_back(std::move(array));
     }
     return arrays;
@@ -260,6 +259,8 @@ void Index::place_slice(std::size_t number, IndexSlice& slice) const {
   slice.size = placed.end - placed.begin;
   slice.form = placed.form == 0 ? nullptr : &foreign_->forms[placed.form];
   slice.is_located = placed.is_located;
+  slice.first = placed.first;
+  slice.elements = placed.elements;
 }
 
 Index Index::with_foreign(std::shared_ptr<const ForeignDetails> details) const {
@@ -311,35 +312,6 @@ Index with_located(Index index, const ForeignCatalogue& located, const std::vect
     }
   }
   return index.with_foreign(std::move(details));
-}
-
-void check_codecs(const SliceForm& form, std::string_view path) {
-  for (const std::string& codec : form.codecs) {
-    if (codec != kLatin1Codec) {
-      throw Error(Errc::feature_missing,
-                  fmt::format("{}: its bytes are encoded with '{}', which is not read", shown(path), codec));
-    }
-  }
-}
-
-void decode(std::vector<std::byte>& bytes, const SliceForm& form, DType dtype) {
-  for (std::size_t i = 0; i < form.codecs.size(); ++i) {
-    std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    std::vector<std::byte> plain;
-    while (!text.empty()) {
-      const std::optional<char32_t> code = take_code_point(text);
-      if (!code || *code > 0xff) {
-        throw Error(Errc::malformed_metadata, "bytes that should be the code points of a text are not");
-      }
-      plain.push_back(static_cast<std::byte>(*code));
-    }
-    bytes = std::move(plain);
-  }
-  const std::size_t item = bits(dtype) / 8 / (is_complex(dtype) ? 2 : 1);
-  for (std::size_t at = 0; form.is_big_endian && item > 1 && at + item <= bytes.size(); at += item) {
-    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),
-                 bytes.begin() + static_cast<std::ptrdiff_t>(at + item));
-  }
 }
 
 void DescriptionBudget::take(std::uint64_t bytes) {

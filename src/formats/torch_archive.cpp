@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kNewestVersion = "3";
 constexpr std::uint64_t kSmallMember = 64;
+constexpr std::uint64_t kMostPadding = 128;  // Before the data of a member, as torch writes it: 64.
 
 [[noreturn]] void refuse_archive(std::string_view path, std::string_view why) {
   throw Error(Errc::malformed_metadata, fmt::format("{}: {}", path, why));
@@ -84,13 +85,17 @@ std::string read_small_member(const ReadAt& read, const TorchArchive& archive, s
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// All that is read but tensors.
-std::vector<PartOfFile> small_members(const TorchArchive& archive) {
+/// The headers of all members, and all of those that are not tensors.
+std::vector<PartOfFile> parts_to_read(const TorchArchive& archive) {
   std::vector<PartOfFile> parts;
+  for (const ZipMember& member : archive.directory.members) {
+    parts.push_back({member.header, zip_header_bytes(member)});
+  }
   for (const std::string_view name : {"version", "byteorder", "data.pkl"}) {
     const ZipMember* const member = archive.find(name);
-    if (member != nullptr && member->size > 0 && (name == "data.pkl" || member->size <= kSmallMember)) {
-      parts.push_back({member->begin, member->size});
+    if (member != nullptr && member->size <= (name == "data.pkl" ? kMaxPickleBytes : kSmallMember)) {
+      const std::uint64_t bytes = zip_header_bytes(*member) + kMostPadding + member->size;
+      parts.push_back({member->header, std::min(bytes, member->limit - member->header)});
     }
   }
   return parts;
@@ -127,11 +132,7 @@ TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std
   archive.folder = common_folder(archive.directory, path);
   check_is_saved_object(archive, path);
   if (expect) {
-    std::vector<PartOfFile> headers;
-    for (const ZipMember& member : archive.directory.members) {
-      headers.push_back({member.header, zip_header_bytes(member)});
-    }
-    expect(headers);
+    expect(parts_to_read(archive));
   }
   for (ZipMember& member : archive.directory.members) {
     locate_zip_member(member, read(member.header, zip_header_bytes(member)), path);
@@ -143,9 +144,6 @@ TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std
   if (pickle->size > kMaxPickleBytes) {
     refuse_archive(
         path, fmt::format("its 'data.pkl' has {} bytes; {} at most are read", pickle->size, kMaxPickleBytes));
-  }
-  if (expect) {
-    expect(small_members(archive));
   }
   check_version(read, archive, path);
   archive.is_big_endian = read_byte_order(read, archive, path);

@@ -140,8 +140,10 @@ ZipMember parse_entry(std::span<const std::byte> bytes, std::size_t name_bytes, 
 
 /// Checks that the members follow one another from the first byte to the directory, and notes where each must end.
 void set_limits(std::vector<ZipMember>& members, std::uint64_t directory, std::string_view path) {
-  std::sort(members.begin(), members.end(),
-            [](const ZipMember& a, const ZipMember& b) { return a.header < b.header; });
+  const auto comes_before = [](const ZipMember& a, const ZipMember& b) { return a.header < b.header; };
+  if (!std::is_sorted(members.begin(), members.end(), comes_before)) {  // Nearly all are.
+    std::sort(members.begin(), members.end(), comes_before);
+  }
   std::uint64_t limit = directory;
   for (auto member = members.rbegin(); member != members.rend(); ++member) {
     member->limit = limit;

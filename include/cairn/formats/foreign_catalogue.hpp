@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,9 @@ namespace cairn::formats {
 
 /// The codec of bytes that are the code points of a text in UTF-8, as pickles of protocol 2 write them.
 inline constexpr std::string_view kLatin1Codec = "latin1";
+/// The codec of bytes that are an archive of torch.save with one tensor: decoded they are its elements, row-major and
+/// little-endian. So small parts of distributed checkpoints are read, together with what says where their elements lie.
+inline constexpr std::string_view kTorchArchiveCodec = "torch.save";
 
 /// How the elements of a slice lie in its range.
 struct SliceForm {
@@ -39,11 +43,14 @@ struct FileRange {
 /// A box of an array and where its elements lie.
 struct ForeignSlice {
   Box box;
-  FileRange range;          ///< Where slices are not located: what must be looked into, a tensor's archive.
-  std::uint32_t form = 0;   ///< Of ForeignCatalogue::forms.
-  std::uint64_t first = 0;  ///< Where slices are not located: which element of that tensor the box begins at.
+  FileRange range;         ///< Where slices are not located: what must be looked into, a tensor's archive.
+  std::uint32_t form = 0;  ///< Of ForeignCatalogue::forms.
+  std::uint64_t first =
+      0;  ///< Of slices that are not located, or archives: which element of that tensor the box
+          ///< begins at.
   std::uint64_t elements = 0;          ///< And how many that tensor has.
   std::optional<std::uint32_t> crc32;  ///< Of the whole range.
+  std::uint64_t wanted = 0;            ///< How many elements of the box a load wants; told to `locate` only.
 };
 
 /// Invariant: slices lie inside the shape. They have elements; an array without any has no slice.
@@ -130,11 +137,24 @@ struct ForeignDetails {
 [[nodiscard]] Index with_located(Index index, const ForeignCatalogue& located,
                                  const std::vector<std::uint32_t>& numbers);
 
-/// Undoes the codecs of a form, and swaps what is big-endian.
+/// Holds what is known of a slice whose bytes are not its elements as they are.
+struct EncodedSlice {
+  SliceForm form;
+  DType dtype{};
+  Shape extents;                   ///< Of its box.
+  std::uint64_t first = 0;         ///< As in ForeignSlice.
+  std::uint64_t elements = 0;      ///< As in ForeignSlice.
+  std::uint64_t needed_bytes = 0;  ///< From its first element to the end of the last one, once it is decoded.
+  std::string name;                ///< Its file and path, for errors.
+};
+
+/// Undoes the codecs of a slice, and swaps what is big-endian. Returns the bytes from its first element on: a part of
+/// `bytes`, or of `memory`, which is replaced.
 ///
-/// Errors: Errc::malformed_metadata when the bytes are not of that codec; Errc::feature_missing, naming the codec, for
-///         those that are not read.
-void decode(std::vector<std::byte>& bytes, const SliceForm& form, DType dtype);
+/// Errors: Errc::malformed_metadata when the bytes are not of those codecs, or are fewer than the slice needs;
+///         Errc::checksum_mismatch when an archive has a sum of its elements that is another.
+[[nodiscard]] std::span<const std::byte> decode(std::span<const std::byte> bytes, const EncodedSlice& slice,
+                                                std::vector<std::byte>& memory);
 
 /// Refuses codecs that decode does not know. `path` is that of the array.
 ///

@@ -105,7 +105,9 @@ struct IndexSlice {
   std::span<const std::uint64_t> extents;  ///< The box lies inside the array.
   /// How the elements lie among those bytes; null: one behind the other, row-major, as all do in files of Cairn's.
   const SliceForm* form = nullptr;
-  bool is_located = true;  ///< False: the elements lie somewhere among those bytes.
+  bool is_located = true;      ///< False: the elements lie somewhere among those bytes.
+  std::uint64_t first = 0;     ///< As in ForeignSlice.
+  std::uint64_t elements = 0;  ///< As in ForeignSlice.
 };
 
 /// A view of an `index.fb`: what a checkpointable's arrays and scalars are called, and where their bytes lie.

@@ -45,6 +45,19 @@ class FilesOfBytes final : public StoredFiles {
   std::span<const std::byte> bytes_;
 };
 
+/// How many elements of a slice a read takes.
+std::uint64_t wanted_of(const ReadArray& array, std::uint32_t slice, const Box& box) {
+  if (array.boxes == nullptr) {
+    return element_count(box.extents()).value_or(0);
+  }
+  std::uint64_t wanted = 0;
+  const auto [begin, end] = array.boxes->parts_of(slice);
+  for (auto part = begin; part != end; ++part) {
+    wanted += element_count(part->shared.extents()).value_or(0);
+  }
+  return wanted;
+}
+
 /// Returns the slices of an index that are about to be read and not located, as a layout is given them, and their
 /// numbers.
 formats::ForeignCatalogue part_of(const formats::Index& index, std::span<const WantedArray> wanted,
@@ -83,6 +96,7 @@ formats::ForeignCatalogue part_of(const formats::Index& index, std::span<const W
     each.form = placed[number].form;
     each.first = placed[number].first;
     each.elements = placed[number].elements;
+    each.wanted = wanted_of(read.arrays[wanted_as], number - stored.first_slice, each.box);
     numbers.push_back(number);
   }
   return part;

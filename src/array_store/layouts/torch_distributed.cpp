@@ -30,8 +30,13 @@ using formats::ForeignCatalogue;
 using formats::ForeignSlice;
 using Files = std::shared_ptr<const StoredFiles>;
 
-/// So much at both ends of a chunk tells where its elements lie; the second is for the few of which it does not.
-constexpr std::array<std::uint64_t, 2> kEndBytes = {4 << 10, 256 << 10};
+/// A chunk of at most so many bytes of which nearly all is wanted is read whole, together with others, and looked into
+/// as it comes; so is one of a few bytes, whatever is wanted of it.
+constexpr std::uint64_t kMostWholeBytes = 256 << 10;
+constexpr std::uint64_t kFewBytes = 32 << 10;
+
+/// So much at both ends of another tells where its elements lie; the second is for the few of which it does not.
+constexpr std::array<std::uint64_t, 2> kEndBytes = {1 << 10, 64 << 10};
 
 bool is_metadata(std::string_view file) {
   return file == ".metadata" || (file.starts_with("__") && file.ends_with(".metadata"));
@@ -94,6 +99,19 @@ ChunkPlace place_of(const FileRange& range) {
   return {range.file, range.begin, range.end};
 }
 
+/// A chunk of which a load wants something: one slice or, of a flattened state, several.
+struct Chunk {
+  std::uint64_t wanted = 0;    ///< Elements.
+  std::uint64_t elements = 0;  ///< That it has.
+  bool is_encoded = false;
+  std::optional<ForeignCatalogue> contents;  ///< As far as its ends have told.
+
+  [[nodiscard]] bool is_read_whole(std::uint64_t bytes) const {
+    const bool is_wanted = wanted >= elements - elements / 8;
+    return is_encoded || bytes <= (is_wanted ? kMostWholeBytes : kFewBytes);
+  }
+};
+
 /// Returns what a chunk holds, as far as its ends tell; nothing where more of it must be there.
 std::optional<ForeignCatalogue> look_into(const FetchedParts& parts, const std::string& file,
                                           const FileRange& range, const std::string& path) {
@@ -106,51 +124,69 @@ std::optional<ForeignCatalogue> look_into(const FetchedParts& parts, const std::
   }
 }
 
-Awaitable<ForeignCatalogue> locate_slices(Files files, ForeignCatalogue part) {
-  std::map<ChunkPlace, std::optional<ForeignCatalogue>> chunks;  // A chunk may be of several slices.
-  for (const ForeignArray& array : part.arrays) {
-    for (const ForeignSlice& slice : array.slices) {
-      if (part.forms[slice.form].codecs.empty()) {  // Others are refused below.
-        chunks.emplace(place_of(slice.range), std::nullopt);
-      }
-    }
-  }
-  FetchedParts parts(files);
-  for (const std::uint64_t end_bytes : kEndBytes) {
-    for (auto& [place, chunk] : chunks) {
-      const auto& [file, begin, end] = place;
-      if (!chunk) {
-        const std::uint64_t near = std::min(end_bytes, end - begin);
-        check_inside(*files, part.files[file], end);
-        parts.want(part.files[file], begin, begin + near);
-        parts.want(part.files[file], end - near, end);
-      }
-    }
-    co_await parts.fetch();  // As often on all ranks.
-    for (auto& [place, chunk] : chunks) {
-      const std::string& file = part.files[std::get<0>(place)];
-      if (!chunk) {
-        const FileRange range{std::get<0>(place), std::get<1>(place), std::get<2>(place)};
-        chunk = look_into(parts, file, range, full_path(*files, file));
-      }
-    }
-  }
-  const ForeignCatalogue nothing;
+/// Calls `visit(array, slice)` for all slices.
+template <class Visit>
+void visit_slices(ForeignCatalogue& part, Visit visit) {
   for (ForeignArray& array : part.arrays) {
     for (ForeignSlice& slice : array.slices) {
-      const auto chunk = chunks.find(place_of(slice.range));
-      const std::string path = full_path(*files, part.files[slice.range.file]);
-      if (chunk != chunks.end() && !chunk->second) {
-        throw Error(
-            Errc::malformed_metadata,
-            fmt::format(
-                "{}: the part {} of {}: its archive is described by more than the {} bytes at its ends", path,
-                to_string(slice.box), formats::shown(array.path), kEndBytes.back()));
-      }
-      slice = formats::locate_dcp_slice(array, slice, chunk == chunks.end() ? nothing : *chunk->second, part,
-                                        path);
+      visit(array, slice);
     }
   }
+}
+
+/// Finds the chunks that are to be looked into, and those that are read whole.
+std::map<ChunkPlace, Chunk> chunks_of(const StoredFiles& files, ForeignCatalogue& part) {
+  std::map<ChunkPlace, Chunk> chunks;
+  visit_slices(part, [&](const ForeignArray& /*array*/, const ForeignSlice& slice) {
+    check_inside(files, part.files[slice.range.file], slice.range.end);
+    Chunk& chunk = chunks[place_of(slice.range)];
+    chunk.wanted += slice.wanted;
+    chunk.elements = slice.elements;
+    chunk.is_encoded = !part.forms[slice.form].codecs.empty();
+  });
+  return chunks;
+}
+
+Awaitable<ForeignCatalogue> locate_slices(Files files, ForeignCatalogue part) {
+  std::map<ChunkPlace, Chunk> chunks = chunks_of(*files, part);
+  FetchedParts parts(files);
+  for (const std::uint64_t end_bytes : kEndBytes) {
+    const auto for_each_missing = [&](const auto& visit) {
+      for (auto& [place, chunk] : chunks) {
+        const auto& [file, begin, end] = place;
+        if (!chunk.contents && !chunk.is_read_whole(end - begin)) {
+          visit(FileRange{file, begin, end}, chunk);
+        }
+      }
+    };
+    for_each_missing([&](const FileRange& range, const Chunk& /*chunk*/) {
+      const std::uint64_t near = std::min(end_bytes, range.end - range.begin);
+      parts.want(part.files[range.file], range.begin, range.begin + near);
+      parts.want(part.files[range.file], range.end - near, range.end);
+    });
+    co_await parts.fetch();  // As often on all ranks.
+    for_each_missing([&](const FileRange& range, Chunk& chunk) {
+      const std::string& file = part.files[range.file];
+      chunk.contents = look_into(parts, file, range, full_path(*files, file));
+    });
+  }
+  visit_slices(part, [&](const ForeignArray& array, ForeignSlice& slice) {
+    const Chunk& chunk = chunks.at(place_of(slice.range));
+    if (chunk.is_read_whole(slice.range.end - slice.range.begin)) {
+      formats::SliceForm form = part.forms[slice.form];
+      form.codecs.emplace_back(formats::kTorchArchiveCodec);
+      slice.form = part.add_form(form);
+      return;
+    }
+    const std::string path = full_path(*files, part.files[slice.range.file]);
+    if (!chunk.contents) {
+      throw Error(
+          Errc::malformed_metadata,
+          fmt::format("{}: the part {} of {}: its archive is described by more than the {} bytes at its ends",
+                      path, to_string(slice.box), formats::shown(array.path), kEndBytes.back()));
+    }
+    slice = formats::locate_dcp_slice(array, slice, *chunk.contents, part, path);
+  });
   part.is_located = true;
   co_return part;
 }

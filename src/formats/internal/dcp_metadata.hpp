@@ -30,6 +30,13 @@ namespace cairn::formats {
 /// Errors: Errc::malformed_metadata when shapes or dtypes of an array differ.
 [[nodiscard]] ForeignCatalogue join_dcp_metadata(std::span<const ForeignCatalogue> ranks);
 
+/// Returns where in an archive the elements of the tensor lie of which a slice is a part, or which it is.
+///
+/// Errors: Errc::malformed_metadata when the archive holds other than one tensor of that dtype, with as many elements,
+///         and of that shape where the slice is all of it; or its elements are not one behind the other where it is a
+///         part.
+[[nodiscard]] const ForeignSlice& tensor_of_chunk(const ForeignCatalogue& chunk, const EncodedSlice& slice);
+
 /// Returns the slice with the place of its elements, and its form as the number of one of `forms`, which grow. `chunk`
 /// describes the archive in the slice's range, and `array` is the array that the slice is of.
 ///
