@@ -59,6 +59,7 @@ Awaitable<formats::Index> open_foreign(Files files, OpenOptions options) {
   Awaitable<formats::ForeignCatalogue> describing = layout->describe(files, std::move(options));
   async::require_coroutine(describing, "'describe'");
   formats::ForeignCatalogue catalogue = co_await std::move(describing);
+  catalogue.layout = layout->name();
   co_return formats::make_index(std::move(catalogue), files->directory().string());
 }
 

@@ -9,13 +9,19 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/async/require.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
+#include "array_store/sum_check.hpp"
+#include "formats/internal/zip.hpp"
 
 namespace cairn::array_store {
 namespace {
@@ -31,6 +37,27 @@ bool extend(std::vector<DestinationPiece>& pieces, const Region& region, const A
                          last.data + last.size_bytes == array.view().data();
   last.size_bytes += continues ? region.end - region.begin : 0;
   return continues;
+}
+
+/// Shows the bytes of a region to a check where all of them are read, and their sum is known.
+void add_check(const formats::Index& index, const ReadArray& array, const Region& region,
+               std::span<DestinationPiece> pieces) {
+  const formats::IndexSlice slice = index.slice(array.stored, region.slice);
+  std::uint64_t bytes = 0;
+  for (const DestinationPiece& piece : pieces) {
+    bytes += piece.size_bytes;
+  }
+  if (!slice.crc32 || bytes != region.end - region.begin) {
+    return;
+  }
+  const auto check = std::make_shared<SumCheck>(
+      region.begin, region.end, *slice.crc32,
+      [what = fmt::format("{}/{}: {}", index.path(), slice.file, formats::shown(array.stored.name))] {
+        throw Error(Errc::checksum_mismatch, fmt::format("{}: its bytes are not what was written", what));
+      });
+  for (DestinationPiece& piece : pieces) {
+    piece.check = check;
+  }
 }
 
 /// By which policies the files were made that are read.
@@ -51,15 +78,21 @@ std::vector<DestinationPiece> make_pieces(const formats::Index& index, std::span
                                           const Regions& regions, std::span<const Array> memory) {
   std::vector<DestinationPiece> pieces;
   pieces.reserve(regions.size());
+  const bool has_sums =
+      index.foreign() != nullptr && !index.foreign()->slices.empty() && formats::can_compute_crc32();
   for (const Region& region : regions) {
     const ReadArray& array = arrays[region.array];
+    const std::size_t first = pieces.size();
     if (array.boxes != nullptr || array.stored.slice_count > 1 || array.has_form) {
       add_box_pieces(index, array, region, memory, pieces);
-    } else if (!array.is_small || !extend(pieces, region, memory[array.first])) {
+    } else if (has_sums || !array.is_small || !extend(pieces, region, memory[array.first])) {
       const Array& to = memory[array.first];
       pieces.push_back(make_piece(region.begin, region.end,
                                   {array.stored.dtype, to.mutable_view(), to.owner(), array.copier},
                                   array.narrowing, array.stored.name));
+    }
+    if (has_sums) {
+      add_check(index, array, region, std::span(pieces).subspan(first));
     }
   }
   return pieces;

@@ -233,8 +233,9 @@ void add_met_slices(const Index& index, std::size_t number, const formats::Index
 /// Returns whether two regions are of one archive, of whose tensor several slices are parts.
 bool are_of_one_archive(const Index& index, std::span<const ReadArray> arrays, const Region& a,
                         const Region& b) {
-  const formats::SliceForm* const form = index.slice(arrays[a.array].stored, a.slice).form;
-  return a.begin == b.begin && a.end == b.end && form != nullptr && !form->codecs.empty();
+  const IndexSlice slice = index.slice(arrays[a.array].stored, a.slice);
+  const bool is_encoded = slice.form != nullptr && !slice.form->codecs.empty();
+  return a.begin == b.begin && a.end == b.end && (is_encoded || !slice.is_located);
 }
 
 /// Returns the policy that decided what is in a file, for messages.

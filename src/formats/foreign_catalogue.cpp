@@ -53,8 +53,8 @@ class SliceChecker {
   }
 
   [[nodiscard]] PlacedSlice placed(const ForeignSlice& slice) const {
-    return {slice.range.begin, slice.range.end, slice.first,
-            slice.elements,    slice.form,      catalogue_->is_located};
+    return {slice.range.begin, slice.range.end,        slice.first, slice.elements,
+            slice.form,        catalogue_->is_located, slice.crc32};
   }
 
   [[noreturn]] void refuse(std::string_view name, std::string_view why) const {
@@ -159,11 +159,13 @@ class IndexMaker {
 
   std::shared_ptr<const ForeignDetails> details() {
     const bool are_plain =
-        catalogue_.is_located && std::all_of(details_->slices.begin(), details_->slices.end(),
-                                             [](const PlacedSlice& slice) { return slice.form == 0; });
+        catalogue_.is_located &&
+        std::all_of(details_->slices.begin(), details_->slices.end(),
+                    [](const PlacedSlice& slice) { return slice.form == 0 && !slice.crc32; });
     if (are_plain) {
       std::vector<PlacedSlice>().swap(details_->slices);
     }
+    details_->layout = std::move(catalogue_.layout);
     details_->forms = std::move(catalogue_.forms);
     details_->left_out = std::move(catalogue_.left_out);
     details_->is_located = catalogue_.is_located;
@@ -261,6 +263,7 @@ void Index::place_slice(std::size_t number, IndexSlice& slice) const {
   slice.is_located = placed.is_located;
   slice.first = placed.first;
   slice.elements = placed.elements;
+  slice.crc32 = placed.crc32;
 }
 
 Index Index::with_foreign(std::shared_ptr<const ForeignDetails> details) const {

@@ -123,11 +123,18 @@ void scatter(std::span<const DestinationPiece> pieces, std::uint64_t begin_bytes
   visit_range(pieces, begin_bytes, in.size(),
               [&](const DestinationPiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
                 if (piece.data != nullptr) {
-                  std::memcpy(piece.data + within, in.data() + at, bytes);
+                  if (piece.data + within != in.data() + at) {
+                    std::memcpy(piece.data + within, in.data() + at, bytes);
+                  }
+                } else if (piece.sink == nullptr) {
+                  // They are looked at only.
                 } else if (const DeviceRegion region = piece.sink->on_device(); region.copier != nullptr) {
                   batch.add(*region.copier, {in.data() + at, region.data + within, bytes}, *piece.sink);
                 } else {
                   piece.sink->write(within, in.subspan(at, bytes));
+                }
+                if (piece.check != nullptr) {
+                  piece.check->take(begin_bytes + at, in.subspan(at, bytes));
                 }
               });
   DeviceTransfers started;

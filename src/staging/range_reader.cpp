@@ -36,6 +36,10 @@ bool is_on_device(const DestinationPiece& piece) {
   return piece.sink != nullptr && piece.sink->on_device().copier != nullptr;
 }
 
+bool is_checked(const DestinationPiece& piece) {
+  return piece.check != nullptr;
+}
+
 }  // namespace
 
 // outlives: the plane outlives the reader.
@@ -43,6 +47,7 @@ RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<Destinat
     : plane_(plane),
       pieces_(std::move(pieces)),
       has_devices_(std::any_of(pieces_.begin(), pieces_.end(), is_on_device)),
+      has_checks_(std::any_of(pieces_.begin(), pieces_.end(), is_checked)),
       file_(plane, std::move(file), bytes_of(pieces_)) {}
 
 // outlives: the plane, and what `lend` and `pass_on` refer to, outlive the reader.
@@ -51,6 +56,7 @@ RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<Destinat
     : plane_(plane),
       pieces_(std::move(pieces)),
       has_devices_(std::any_of(pieces_.begin(), pieces_.end(), is_on_device)),
+      has_checks_(std::any_of(pieces_.begin(), pieces_.end(), is_checked)),
       file_(plane, std::move(file), bytes_of(runs)),
       runs_(std::move(runs)),
       lend_(std::move(lend)),
@@ -127,13 +133,13 @@ Awaitable<> RangeReader::read_through_cache(Run run, std::byte* place) {
   std::function<void()> copy = [&] {
     // What was just copied is hashed while it is in the processor's caches.
     for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes) {
-      const async::Gate::Visit still_inside =
-          plane_.touch_memory();  // A read may be slow, and its memory be wanted back.
+      // A read may be slow, and the memory be wanted back meanwhile.
+      const async::Gate::Visit still_inside = plane_.touch_memory();
       const std::span<std::byte> chunk = data.subspan(at, std::min(io::kChunkBytes, data.size() - at));
       file_.read_now(run.offset_bytes + at, chunk);
       file_.verify(run.offset_bytes + at, chunk);
     }
-    if (place == nullptr) {
+    if (place == nullptr || has_checks_) {
       deliver(run, data);
     }
   };
@@ -152,8 +158,13 @@ Awaitable<> RangeReader::read_into_place(Run run, std::byte* place) {
     co_await plane_.run(std::move(prepare));
   }
   co_await file_.read(run.offset_bytes, data);
-  if (file_.is_verified()) {
-    std::function<void()> check = [&] { file_.verify(run.offset_bytes, data); };
+  if (file_.is_verified() || has_checks_) {
+    std::function<void()> check = [&] {
+      file_.verify(run.offset_bytes, data);
+      if (has_checks_) {
+        deliver(run, data);
+      }
+    };
     co_await plane_.run(std::move(check));
   }
   co_await pass_on(run, data);

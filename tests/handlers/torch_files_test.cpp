@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of torch and Megatron-Core through the one loader: tests/data/torch, torch_more and megatron; their READMEs say
 // by whom. expected.json has what torch reads.
+#include "support/torch_files.hpp"
+
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <map>
 #include <ostream>
 #include <span>
@@ -10,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cairn/array/array_view.hpp"
@@ -19,7 +23,9 @@
 #include "array/internal/cast.hpp"
 #include "core/internal/start.hpp"
 #include "formats/internal/torch_archive.hpp"
+#include "formats/internal/zip.hpp"
 #include "handlers/store.hpp"
+#include "support/noise.hpp"
 #include "support/sha256.hpp"
 #include "support/test_data.hpp"
 
@@ -305,6 +311,66 @@ TEST_F(DistributedCheckpoint, ReadsOnlyWhatItsBoxesNeed) {
   EXPECT_EQ(bytes_of(tree.at("model.rows").as<Array>()),
             bytes_of(Array::borrow(whole.view().part(Box({4, 0}, {3, 3})))));
   EXPECT_THAT([&] { open(folder); }, Fails(Errc::not_found, HasSubstr("__0_0.distcp")));
+}
+
+/// Flips a bit of an element.
+void damage(const std::filesystem::path& file, std::span<const std::byte> elements) {
+  std::string bytes = read_text(file);
+  const std::size_t at =
+      bytes.find(std::string_view(reinterpret_cast<const char*>(elements.data()), elements.size()));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + elements.size() / 2] = static_cast<char>(bytes[at + elements.size() / 2] ^ 4);
+  write_text(file, bytes);
+}
+
+TEST_F(TorchArchiveFile, IsComparedWithItsSumsWhereItIsReadWhole) {
+  if (!formats::can_compute_crc32()) {
+    GTEST_SKIP() << "without CRC-32";
+  }
+  // Of more than one window: its sum is made of those of several reads.
+  const std::vector<std::byte> elements = testing::noise(9 << 20);
+  const std::filesystem::path path = folder_ / "model.pt";
+  {
+    std::ofstream out(path, std::ios::binary);
+    testing::TorchArchiveWriter archive(out);
+    archive.add("data.pkl", testing::torch_pickle({{"w", DType::float32, {9, 1024, 256}}}));
+    archive.add("data/0", {reinterpret_cast<const char*>(elements.data()), elements.size()});
+    archive.finish();
+  }
+  EXPECT_EQ(bytes_of(open(path).at("w").as<Array>()),
+            std::string(reinterpret_cast<const char*>(elements.data()), elements.size()));
+
+  damage(path, elements);
+
+  EXPECT_THAT([&] { open(path); },
+              Fails(Errc::checksum_mismatch, AllOf(HasSubstr("model.pt"), HasSubstr("'w'"))));
+  AbstractTree wanted = metadata_of(path);
+  wanted["w"].as_array().dtype = DType::float64;  // Through a cast, too.
+  EXPECT_THAT([&] { open_as(path, wanted); }, Fails(Errc::checksum_mismatch, HasSubstr("'w'")));
+  wanted = metadata_of(path);
+  wanted["w"].as_array().box = Box({0, 0, 0}, {2, 1024, 256});
+  EXPECT_NO_THROW(open_as(path, wanted));  // Nobody has a sum of a part.
+}
+
+TEST_F(DistributedCheckpoint, IsComparedWithItsSumsWhereChunksAreReadWhole) {
+  if (!formats::can_compute_crc32()) {
+    GTEST_SKIP() << "without CRC-32";
+  }
+  for (const std::uint64_t rows :
+       {std::uint64_t{8}, std::uint64_t{800}}) {  // A small chunk, and a large one.
+    const auto folder = folder_ / fmt::format("dcp{}", rows);
+    const std::vector<std::byte> elements = testing::noise(rows * 1024);
+    testing::DcpWriter writer(folder);
+    writer.add("__0_0.distcp", {"w", DType::float32, {rows, 256}}, Box({0, 0}, {rows, 256}),
+               {reinterpret_cast<const char*>(elements.data()), elements.size()});
+    writer.finish();
+    EXPECT_EQ(open(folder).at("w").as<Array>().byte_count(), elements.size());
+
+    damage(folder / "__0_0.distcp", elements);
+
+    EXPECT_THAT([&] { open(folder); },
+                Fails(Errc::checksum_mismatch, AllOf(HasSubstr("__0_0.distcp"), HasSubstr("'w'"))));
+  }
 }
 
 TEST_F(DistributedCheckpoint, IsRefusedWhereItsChunksAreEncoded) {

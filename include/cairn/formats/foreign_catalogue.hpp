@@ -89,6 +89,7 @@ struct LeftOut {
 
 /// The contents of a checkpoint of another program.
 struct ForeignCatalogue {
+  std::string layout;  ///< Its name; whoever asks the layout enters it.
   std::vector<std::string> files;
   std::vector<SliceForm> forms{
       SliceForm{}};  ///< The first is the plain one: row-major, little-endian, no codec.
@@ -111,10 +112,12 @@ struct PlacedSlice {
   std::uint64_t elements = 0;  ///< As in ForeignSlice.
   std::uint32_t form = 0;
   bool is_located = true;
+  std::optional<std::uint32_t> crc32;  ///< As in ForeignSlice.
 };
 
 /// Holds what is known of other programs' files beyond what an index says.
 struct ForeignDetails {
+  std::string layout;  ///< Its name.
   std::vector<SliceForm> forms;
   /// By the numbers of slices in the index. None where all bytes lie one behind the other.
   std::vector<PlacedSlice> slices;

@@ -108,6 +108,7 @@ struct IndexSlice {
   bool is_located = true;      ///< False: the elements lie somewhere among those bytes.
   std::uint64_t first = 0;     ///< As in ForeignSlice.
   std::uint64_t elements = 0;  ///< As in ForeignSlice.
+  std::optional<std::uint32_t> crc32 = std::nullopt;  ///< Of all those bytes, where it is known.
 };
 
 /// A view of an `index.fb`: what a checkpointable's arrays and scalars are called, and where their bytes lie.

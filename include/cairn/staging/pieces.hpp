@@ -75,6 +75,18 @@ class ByteSink : public BytePlace {
   virtual void write(std::uint64_t offset_bytes, std::span<const std::byte> in) = 0;
 };
 
+/// Compares what a range of a file holds with what is known of it, as its bytes come.
+///
+/// Threads: as ByteSink. Each byte of the range comes once.
+class ByteCheck {
+ public:
+  virtual ~ByteCheck() = default;
+
+  /// Takes the bytes of the file that begin at `offset_bytes`. May throw when all have come and are not those that were
+  /// written.
+  virtual void take(std::uint64_t offset_bytes, std::span<const std::byte> bytes) = 0;
+};
+
 /// Where the bytes `[offset, offset + size)` of a file come from: `data`, or `source` when `data` is null.
 struct SourcePiece {
   std::uint64_t offset_bytes = 0;
@@ -88,7 +100,8 @@ struct SourcePiece {
   std::optional<Snapshot> snapshot = std::nullopt;
 };
 
-/// Where the bytes `[offset, offset + size)` of a file go to: `data`, or `sink` when `data` is null.
+/// Where the bytes `[offset, offset + size)` of a file go to: `data`, or `sink` when `data` is null; nowhere when both
+/// are.
 struct DestinationPiece {
   std::uint64_t offset_bytes = 0;
   std::uint64_t size_bytes = 0;
@@ -96,6 +109,8 @@ struct DestinationPiece {
   std::shared_ptr<ByteSink> sink;
   /// Keeps `data` alive; may be null when the caller does.
   std::shared_ptr<void> owner;
+  /// Is shown the bytes, too; may be null.
+  std::shared_ptr<ByteCheck> check = nullptr;
 };
 
 /// What is wanted of several files, by their names.
@@ -123,8 +138,8 @@ void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std:
 /// As gather, but leaves `out` as it is where no piece has any bytes.
 void gather_onto(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out);
 
-/// Takes the bytes of the file that begin at `begin_bytes` to where the pieces want them.
-/// `pieces` are arranged.
+/// Takes the bytes of the file that begin at `begin_bytes` to where the pieces want them, and shows them to their
+/// checks. `pieces` are arranged; bytes may lie where they belong already.
 void scatter(std::span<const DestinationPiece> pieces, std::uint64_t begin_bytes,
              std::span<const std::byte> in);
 

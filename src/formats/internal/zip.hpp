@@ -87,4 +87,8 @@ void locate_zip_member(ZipMember& member, std::span<const std::byte> header, std
 /// Errors: Errc::feature_missing, naming the packages, where can_compute_crc32() is false.
 [[nodiscard]] std::uint32_t update_crc32(std::uint32_t sum, std::span<const std::byte> bytes);
 
+/// Returns what the CRC-32 of a part adds to that of the whole when so many bytes follow the part: the sums of all
+/// parts, each so shifted, are that of the whole by exclusive or, in any order.
+[[nodiscard]] std::uint32_t shift_crc32(std::uint32_t sum, std::uint64_t bytes_behind) noexcept;
+
 }  // namespace cairn::formats

@@ -26,7 +26,7 @@ namespace cairn::staging {
 /// memory that it is lent, where somebody lends it some. Else a small one takes as much memory as it has bytes, and all
 /// others take a staging buffer.
 /// A file that is in memory or in the page cache already is copied from there by several threads; else the cache is
-/// passed by.
+/// passed by. Checks of pieces are shown all that is read.
 /// Ownership: the frame that awaits `read` owns the reader.
 /// Threads:   coroutines on one strand; copies and hashes run elsewhere.
 class RangeReader {
@@ -79,6 +79,7 @@ class RangeReader {
   DataPlane& plane_;
   std::vector<DestinationPiece> pieces_;
   const bool has_devices_;
+  const bool has_checks_;
   CheckedFile file_;
   std::vector<Run> runs_;  // Empty until they are planned, unless they were given.
   const Lend lend_;        // Empty: nobody has memory for them.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/internal/zip.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "formats/fixtures.hpp"
 #include "formats/foreign/checkpoint_files.hpp"
 #include "support/fails.hpp"
+#include "support/noise.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -123,6 +127,21 @@ TEST(Zip, RefusesCountsAndPlacesThatLie) {
   expect_bad_archive(with(4, 1), "several parts");
   expect_bad_archive(with(12, 1), "does not end where");
   expect_bad_archive(with(19, '\x7f'), "does not end where");
+}
+
+TEST(Crc32, OfPartsMakesThatOfAllInAnyOrder) {
+  if (!can_compute_crc32()) {
+    GTEST_SKIP() << "without CRC-32";
+  }
+  const std::vector<std::byte> bytes = testing::noise(300'007);
+  const std::span<const std::byte> all = bytes;
+  std::uint32_t sum = 0;
+  for (const std::size_t begin : {std::size_t{1000}, std::size_t{0}, std::size_t{70'000}}) {
+    const std::size_t end = begin == 0 ? 1000 : begin == 1000 ? 70'000 : bytes.size();
+    sum ^= shift_crc32(update_crc32(0, all.subspan(begin, end - begin)), bytes.size() - end);
+  }
+
+  EXPECT_EQ(sum, update_crc32(0, all));
 }
 
 }  // namespace
