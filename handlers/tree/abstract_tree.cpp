@@ -497,10 +497,18 @@ std::vector<DescribedValue> AbstractTree::values() const {
   return found;
 }
 
+const formats::ForeignDetails* AbstractTree::foreign() const noexcept {
+  const View* view = std::get_if<View>(&value_);
+  return view != nullptr ? (*view)->foreign() : nullptr;
+}
+
+std::string AbstractTree::layout() const {
+  return foreign() != nullptr ? foreign()->layout : std::string();
+}
+
 std::vector<DescribedValue> AbstractTree::left_out() const {
   std::vector<DescribedValue> found;
-  const View* view = std::get_if<View>(&value_);
-  const formats::ForeignDetails* details = view != nullptr ? (*view)->foreign() : nullptr;
+  const formats::ForeignDetails* details = foreign();
   for (std::size_t i = 0; details != nullptr && i < details->left_out.size(); ++i) {
     found.push_back({details->left_out[i].path, details->left_out[i].why, {}});
   }

@@ -123,26 +123,12 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
 }
 
 Tree ObjectReader::read(const formats::Index& of, std::string_view path, const Array& array) const {
-  const std::span<const std::byte> bytes = array.view().bytes();
-  formats::ForeignCatalogue catalogue = layout->describe_object(path, bytes);
-  if (!catalogue.objects.empty() || !catalogue.is_located) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: {}: an object of which parts are not known",
-                                                      of.path(), detail::shown(path)));
-  }
-  const std::string name = catalogue.files.empty() ? std::string(path) : catalogue.files.front();
-  const auto files = array_store::files_of_bytes(name, bytes);
-  const formats::Index index =
-      formats::make_index(std::move(catalogue), fmt::format("{}: {}", of.path(), detail::shown(path)));
-  detail::check_left_out(index, path, *options);
+  const array_store::StoredObject object(*layout, of, path, array.view().bytes());
+  detail::check_left_out(object.index(), path, *options);
   TreeLoadOptions of_all;
   of_all.leave_out = true;
-  const detail::Selection all = detail::select_all(index, of_all);
-  array_store::ReadPlan plan = array_store::plan_read(index, arrays_of(all), {}, *files);
-  for (auto& [file, pieces] : plan.pieces) {
-    arrange(pieces, bytes.size());
-    scatter(pieces, 0, bytes);
-  }
-  return assemble(index, all, std::move(plan.arrays), *this);
+  const detail::Selection all = detail::select_all(object.index(), of_all);
+  return assemble(object.index(), all, object.read(arrays_of(all)), *this);
 }
 
 TreeLoadOptions options_of(const LoadContext& context) {
@@ -394,6 +380,7 @@ Description TreeHandler::describe(const AbstractTree& stored) const {
   description.arrays = stored.arrays();
   description.values = stored.values();
   description.policies = stored.policies();
+  description.layout = stored.layout();
   description.left_out = stored.left_out();
   description.says_all = true;
   return description;

@@ -59,6 +59,7 @@ struct Arguments {
   std::string
       name;  ///< inspect, export, reshard: the checkpointable; empty: all, the only one. show: what, "w[0:5, :]".
              ///< unrewind: the line; empty: the last.
+  std::string layout;  ///< By which files of other programs are read; empty: the one that recognises them.
   std::uint64_t limit = 1000;  ///< show: elements and lines.
   bool is_json = false;
   bool lists_arrays = false;        ///< ls --all.

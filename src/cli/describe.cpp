@@ -13,6 +13,7 @@
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 #include "base/internal/printable.hpp"
 #include "cli/elements.hpp"
@@ -81,14 +82,19 @@ void write_statistics(JsonWriter& json, const ArrayStatistics& statistics, DType
 
 }  // namespace
 
-CheckpointMetadata describe(const std::filesystem::path& path, const std::string& name) {
+CheckpointMetadata describe(const std::filesystem::path& path, const std::string& layout,
+                            const std::string& name) {
   const Context context(small_context());
   std::vector<std::string> names;
   if (!name.empty()) {
     names.push_back(name);
   }
+  TreeLoadOptions of_trees;
+  of_trees.layout = layout;
+  LoadOptions options;
+  options.handler_options.set(of_trees);
   CheckpointMetadata metadata = core::read_metadata(
-      path, names, layer({optional_proto_handlers(), handlers_of(context)}), LoadOptions(), context);
+      path, names, layer({optional_proto_handlers(), handlers_of(context)}), options, context);
   for (auto& [unused, item] : metadata.items) {
     item.problem = as_typed(std::move(item.problem), std::span(&path, 1));
   }
@@ -184,7 +190,12 @@ void print_origin(Output& out, const std::filesystem::path& path, const Checkpoi
                 path_text(*owner));
       return;
     }
-    out.write("  not part of a checkpoint of Cairn: there are no checksums\n");
+    std::string layout;
+    for (const auto& [name, item] : metadata) {
+      layout = item.description().layout;
+    }
+    out.print("  files of another program{}: see cairn verify for what protects them\n",
+              layout.empty() ? layout : fmt::format(" ({})", printable(layout)));
     return;
   }
   out.print("  committed  {}  (begun {})\n", printable(metadata.committed), printable(metadata.started));

@@ -15,10 +15,12 @@
 
 namespace cairn::cli {
 
-/// Describes the checkpoint, checkpointable or foreign file at `path`; with a name, only that checkpointable.
+/// Describes the checkpoint, checkpointable or foreign file at `path`; with a name, only that checkpointable. Files of
+/// other programs are read by this layout, or by the one that recognises them.
 ///
 /// Errors: as checkpointables_metadata.
-[[nodiscard]] CheckpointMetadata describe(const std::filesystem::path& path, const std::string& name = {});
+[[nodiscard]] CheckpointMetadata describe(const std::filesystem::path& path, const std::string& layout,
+                                          const std::string& name = {});
 
 /// The bytes of all checkpointables.
 [[nodiscard]] std::uint64_t total_bytes(const CheckpointMetadata& metadata);

@@ -119,7 +119,8 @@ CheckpointDiff compare_with_bar(const Arguments& arguments) {
   options.progress = [&bar](std::uint64_t done_bytes, std::uint64_t total_bytes) {
     bar.update(done_bytes, total_bytes);
   };
-  return diff_checkpoints(describe(arguments.path), describe(arguments.other), options);
+  return diff_checkpoints(describe(arguments.path, arguments.layout),
+                          describe(arguments.other, arguments.layout), options);
 }
 
 }  // namespace

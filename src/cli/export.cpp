@@ -74,8 +74,8 @@ int export_arrays(const Arguments& arguments, Output& out) {
   options.first_names_only = arguments.exporting.first_names_only;
   options.is_folder = arguments.exporting.format.empty() ? arguments.other.extension() != ".safetensors"
                                                          : arguments.exporting.format == "hf";
-  const ExportPlan plan =
-      cairn::export_arrays(describe(arguments.path, arguments.name), arguments.other, options);
+  const ExportPlan plan = cairn::export_arrays(describe(arguments.path, arguments.layout, arguments.name),
+                                               arguments.other, options);
   if (arguments.is_json) {
     write_answer(json_to(out), arguments, plan);
   } else {

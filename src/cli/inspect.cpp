@@ -77,6 +77,27 @@ void write_value(JsonWriter& json, const DescribedValue& described) {
   json.end();
 }
 
+/// Writes what another program has saved and has no place in a tree.
+void write_left_out(JsonWriter& json, const std::vector<DescribedValue>& left_out) {
+  if (left_out.empty()) {
+    return;
+  }
+  json.key("left_out").begin_list();
+  for (const DescribedValue& one : left_out) {
+    json.begin_object(JsonLayout::line).key("name").value(one.name).key("why").value(one.kind).end();
+  }
+  json.end();
+}
+
+void print_left_out(Output& out, std::string_view title, const std::vector<DescribedValue>& left_out) {
+  const std::array<Column, 2> columns{{{"LEFT OUT"}, {"WHAT IT IS"}}};
+  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+    for (const DescribedValue& one : left_out) {
+      row({part_title(title, one.name), printable(one.kind)});
+    }
+  });
+}
+
 /// Returns what the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
 std::vector<ArrayStatistics> gather(const CheckpointView& checkpoint, const std::string& title,
                                     const ArrayEntries& entries) {
@@ -84,8 +105,7 @@ std::vector<ArrayStatistics> gather(const CheckpointView& checkpoint, const std:
   for (const ArrayEntry& entry : entries) {
     names.emplace_back(entry.name);
   }
-  return names.empty() ? std::vector<ArrayStatistics>()
-                       : ArrayReader(checkpoint.path(), title).statistics(names);
+  return names.empty() ? std::vector<ArrayStatistics>() : checkpoint.reader(title).statistics(names);
 }
 
 void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::string& title,
@@ -97,6 +117,9 @@ void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::s
   }
   if (!description.kind.empty()) {
     json.key("kind").value(description.kind);
+  }
+  if (!description.layout.empty()) {
+    json.key("layout").value(description.layout);
   }
   write_policies(json, description.policies);
   write_arrays(
@@ -110,6 +133,7 @@ void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::s
   if (const auto message = chunks_of(item)) {
     write_chunks(json, *message);
   }
+  write_left_out(json, description.left_out);
   write_documents(json, checkpoint, title, description);
   json.key("files").begin_list();
   for (const FileMetadata& file : item.files) {
@@ -214,7 +238,8 @@ void print_item(Output& out, const CheckpointView& checkpoint, const std::string
     out.print("  {}\n", printable(problem));
   }
   if (!description.kind.empty()) {
-    out.print("  {}\n", printable(description.kind));
+    out.print("  {}{}\n", printable(description.kind),
+              description.layout.empty() ? "" : fmt::format(" ({})", printable(description.layout)));
   }
   for (const FilesOfPolicy& one : description.policies) {
     out.print("  files      {}{}\n", printable(one.policy), file_names(one.files));
@@ -233,6 +258,9 @@ void print_item(Output& out, const CheckpointView& checkpoint, const std::string
   if (const auto message = chunks_of(item)) {
     print_chunks(out, *message);
   }
+  if (!description.left_out.empty()) {
+    print_left_out(out, title, description.left_out);
+  }
   print_documents(out, checkpoint, title, description, "  ", kMostLines);
   const bool is_unknown =
       description.kind.empty() && description.arrays.empty() && description.values.empty();
@@ -247,7 +275,7 @@ int inspect(const Arguments& arguments, Output& out) {
   if (is_records_file(arguments.path)) {
     return inspect_records(arguments, out);
   }
-  const CheckpointView checkpoint(describe(arguments.path, arguments.name));
+  const CheckpointView checkpoint(describe(arguments.path, arguments.layout, arguments.name));
   const CheckpointMetadata& metadata = checkpoint.metadata();
   if (!arguments.is_json) {
     print_origin(out, arguments.path, metadata);

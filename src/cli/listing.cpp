@@ -5,17 +5,78 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string_view>
+#include <utility>
+
+#include "cairn/array_store/file_layout.hpp"
 
 #include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
 
 namespace cairn::cli {
+namespace {
+
+/// The names of the files in a folder, or of a file alone, and how many bytes they have.
+std::pair<std::vector<std::string>, std::uint64_t> files_of(const std::filesystem::directory_entry& entry) {
+  std::vector<std::string> names;
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  const auto add = [&](const std::filesystem::directory_entry& file) {
+    std::error_code ignored;
+    if (file.is_regular_file(ignored)) {
+      names.push_back(file.path().filename().string());
+      const std::uintmax_t size = file.file_size(ignored);
+      bytes += ignored ? 0 : size;
+    }
+  };
+  if (!entry.is_directory(error)) {
+    add(entry);
+    return {names, bytes};
+  }
+  for (std::filesystem::directory_iterator file(entry.path(), error), end; !error && file != end;
+       file.increment(error)) {
+    add(*file);
+  }
+  return {names, bytes};
+}
+
+}  // namespace
+
+std::vector<ForeignEntry> find_foreign(const std::filesystem::path& path) {
+  std::vector<ForeignEntry> found;
+  if (!may_be_root(path)) {
+    return found;
+  }
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && !may_be_root(entry->path())) {
+      continue;  // A checkpoint, or what is left of one.
+    }
+    const auto [names, bytes] = files_of(*entry);
+    const bool has_index = std::find(names.begin(), names.end(), array_store::kIndexFile) != names.end();
+    if (const auto layout = array_store::find_layout(names, {}); layout != nullptr && !has_index) {
+      found.push_back({name, std::string(layout->name()), bytes});
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const ForeignEntry& a, const ForeignEntry& b) { return a.name < b.name; });
+  return found;
+}
 
 std::vector<store::FoundCheckpoint> find_checkpoints(const std::filesystem::path& path) {
   store::ListOptions options;
   options.everything = true;
   return store::list_checkpoints(io::posix_syscalls(), path, options);
+}
+
+bool may_be_listed(const std::filesystem::path& path, const Error& error) {
+  std::error_code ignored;
+  return (error.code() == Errc::not_committed || error.code() == Errc::invalid_argument) &&
+         std::filesystem::is_directory(path, ignored);
 }
 
 bool may_be_root(const std::filesystem::path& path) {

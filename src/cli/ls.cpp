@@ -28,6 +28,7 @@ namespace {
 struct Listed {
   std::vector<store::FoundCheckpoint> checkpoints;
   std::vector<StepFacts> steps;  ///< In the same order.
+  std::vector<ForeignEntry> foreign;
   training::Rewound rewound;
 
   [[nodiscard]] bool has_steps() const {
@@ -64,6 +65,14 @@ void write_checkpoints(JsonWriter json, const std::filesystem::path& path, const
     }
     json.end();
   }
+  if (!listed.foreign.empty()) {
+    json.key("foreign").begin_list();
+    for (const ForeignEntry& each : listed.foreign) {
+      json.begin_object(JsonLayout::line).key("name").value(each.name).key("layout").value(each.layout);
+      json.key("bytes").value(each.bytes).end();
+    }
+    json.end();
+  }
   write_rewound(json, listed.rewound);
   json.end();
 }
@@ -79,6 +88,13 @@ void print_checkpoints(Output& out, const std::filesystem::path& path, const Lis
   for (const store::FoundCheckpoint& each : listed.checkpoints) {
     bytes += each.bytes;
     count += each.counts() ? 1 : 0;
+  }
+  std::string counted = count_text(count, "checkpoint");
+  for (const ForeignEntry& each : listed.foreign) {
+    bytes += each.bytes;
+  }
+  if (!listed.foreign.empty()) {
+    counted += fmt::format(", {} of other programs", count_text(listed.foreign.size()));
   }
   out.print("{}\n\n", path_text(path));
   std::vector<Column> columns{{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}};
@@ -103,7 +119,10 @@ void print_checkpoints(Output& out, const std::filesystem::path& path, const Lis
         add(row, {printable(each.name), state_of(each), "-", "-"}, listed.steps[i]);
       }
     }
-    add(row, {"total", count_text(count, "checkpoint"), "", size_text(bytes)}, StepFacts());
+    for (const ForeignEntry& each : listed.foreign) {
+      add(row, {printable(each.name), printable(each.layout), "-", size_text(each.bytes)}, StepFacts());
+    }
+    add(row, {"total", counted, "", size_text(bytes)}, StepFacts());
   });
   print_rewound(out, listed.rewound);
 }
@@ -199,15 +218,15 @@ void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {
 int ls(const Arguments& arguments, Output& out) {
   CheckpointMetadata metadata;
   try {
-    metadata = describe(arguments.path);
+    metadata = describe(arguments.path, arguments.layout);
   } catch (const Error& error) {
-    std::error_code ignored;
-    if (error.code() != Errc::not_committed || !std::filesystem::is_directory(arguments.path, ignored)) {
+    if (!arguments.layout.empty() || !may_be_listed(arguments.path, error)) {
       throw;
     }
     Listed listed;
     listed.checkpoints = find_checkpoints(arguments.path);
-    if (listed.checkpoints.empty() && !may_be_root(arguments.path)) {
+    listed.foreign = find_foreign(arguments.path);
+    if (listed.checkpoints.empty() && listed.foreign.empty() && !may_be_root(arguments.path)) {
       throw;
     }
     listed.steps = step_facts(arguments.path, listed.checkpoints);

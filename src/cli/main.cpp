@@ -37,7 +37,7 @@ constexpr std::uint64_t kMostDigits = 20;  // Of 64 bits.
 constexpr double kLeastIntervalSeconds = 0.001;
 
 constexpr const char* kPathHelp =
-    "A checkpoint, the directory of one of its checkpointables, a safetensors file or a folder of such files";
+    "A checkpoint, the directory of one of its checkpointables, or a file or folder of another program";
 
 struct Command {
   CLI::App* parser;
@@ -51,8 +51,15 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
   return command;
 }
 
+void add_layout(CLI::App& command, Arguments& arguments) {
+  command.add_option("--layout", arguments.layout,
+                     "How files of other programs are read: torch.distributed, safetensors or torch.archive "
+                     "(default: as their names say)");
+}
+
 void add_path(CLI::App& command, Arguments& arguments) {
   command.add_option("PATH", arguments.path, kPathHelp)->required();
+  add_layout(command, arguments);
 }
 
 CLI::App* add_ls(CLI::App& app, Arguments& arguments) {
@@ -104,6 +111,7 @@ CLI::App* add_verify(CLI::App& app, Arguments& arguments) {
       ->add_option("--threads", arguments.threads,
                    "Threads that read and hash, for all checkpoints together (default 0: one for each core)")
       ->transform(cairn::cli::whole_number(0, kMostThreads));
+  add_layout(*verify, arguments);
   return verify;
 }
 
@@ -130,6 +138,7 @@ CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
           "Treat numbers that differ by at most this as equal, and NaNs too (default: compare every bit)")
       ->transform(cairn::cli::number(0))
       ->excludes(metadata);
+  add_layout(*diff, arguments);
   return diff;
 }
 
@@ -163,6 +172,7 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
       ->transform(cairn::cli::size_in_bytes());
   command->add_flag("--first-names", arguments.exporting.first_names_only,
                     "Write an array that has several names (tied weights) under its first name only");
+  add_layout(*command, arguments);
   return command;
 }
 
@@ -172,7 +182,9 @@ CLI::App* add_reshard(CLI::App& app, Arguments& arguments) {
   CLI::App* command =
       add_command(app, "reshard", "Rewrite a checkpoint with its arrays divided differently", arguments);
   cairn::cli::RecutArguments& how = arguments.recutting;
-  command->add_option("SOURCE", arguments.path, "A checkpoint")->required();
+  command->add_option("SOURCE", arguments.path, "A checkpoint, or a file or folder of another program")
+      ->required();
+  add_layout(*command, arguments);
   command->add_option("TARGET", arguments.other, "The checkpoint to write; it must not exist yet")
       ->required();
   command->add_option("--name", arguments.name, "The checkpointable (default: all that have arrays)");

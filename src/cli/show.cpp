@@ -102,7 +102,8 @@ std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view
   for (const auto& [item, metadata] : checkpoint.metadata().items) {
     const Description description = metadata.description();
     for (const ArrayEntry& array : description.arrays) {
-      ArrayPlace place{checkpoint.path(), item, std::string(array.name), array.dtype, array.shape};
+      ArrayPlace place{checkpoint.path(),       item,        description.layout,
+                       std::string(array.name), array.dtype, array.shape};
       const std::string path = shown_path(array.name, checkpoint.is_foreign());
       add({title_of(item, path), item, std::move(place), std::nullopt}, path);
     }
@@ -318,7 +319,7 @@ void show_array(const Named& named, const std::optional<std::string_view>& subsc
 }  // namespace
 
 int show(const Arguments& arguments, Output& out) {
-  const CheckpointView checkpoint(describe(arguments.path));
+  const CheckpointView checkpoint(describe(arguments.path, arguments.layout));
   const auto [named, subscript] = resolve(checkpoint, arguments.name);
   if (named.array) {
     show_array(named, subscript, arguments, out);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "cli/paths.hpp"
 #include "cli/records.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "tools/internal/verify_foreign.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -81,14 +83,22 @@ std::vector<VerifyTarget> targets_below(const fs::path& path) {
     }
     targets.push_back(std::move(target));
   }
+  for (const ForeignEntry& entry : find_foreign(path)) {
+    VerifyTarget& target = targets.emplace_back();
+    target.path = path / entry.name;
+    target.is_listed = true;
+    target.is_foreign = true;
+    target.bytes = entry.bytes;
+  }
   return targets;
 }
 
-VerifyTarget foreign_at(const fs::path& path) {
+VerifyTarget foreign_at(const fs::path& path, const std::string& layout) {
   VerifyTarget target;
   target.path = path;
   target.is_foreign = true;
-  target.bytes = total_bytes(describe(path));  // That the headers hold together is all that can be told.
+  target.layout = layout;
+  target.bytes = total_bytes(describe(path, layout));
   return target;
 }
 
@@ -99,7 +109,7 @@ class ParallelVerify {
       : options_(options), done_bytes_(targets.size()) {
     for (const VerifyTarget& target : targets) {
       total_bytes_ += target.bytes;
-      outcomes_.push_back({target, std::nullopt});
+      outcomes_.emplace_back().target = target;
     }
     const std::size_t cores = std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
     const std::size_t threads = options.threads != 0 ? options.threads : cores;
@@ -149,7 +159,18 @@ class ParallelVerify {
       if (target.is_records) {
         outcome.report =
             verify_records(target.path, [&done_bytes](std::uint64_t bytes) { done_bytes = bytes; });
-      } else if (target.problem.empty() && target.aside.empty() && !target.is_foreign) {
+      } else if (target.problem.empty() && target.is_foreign) {
+        // This waits for whoever counts.
+        const std::shared_ptr<std::atomic<std::uint64_t>> done(std::shared_ptr<void>(), &done_bytes);
+        tools::ForeignVerification found =
+            tools::verify_foreign(target.path, target.layout, threads_each_, done);
+        for (store::VerifyProblem& problem : found.report.problems) {
+          problem.text = as_typed(std::move(problem.text), std::span(&target.path, 1));
+        }
+        outcome.report = std::move(found.report);
+        outcome.members = found.members;
+        outcome.unchecked_bytes = found.unchecked_bytes;
+      } else if (target.problem.empty() && target.aside.empty()) {
         store::VerifyOptions options;
         options.threads = threads_each_;
         options.directory = target.directory;
@@ -188,7 +209,7 @@ class ParallelVerify {
 
 }  // namespace
 
-std::vector<VerifyTarget> verify_targets_of(const fs::path& path) {
+std::vector<VerifyTarget> verify_targets_of(const fs::path& path, const std::string& layout) {
   if (is_records_file(path)) {
     VerifyTarget target;
     target.path = path;
@@ -207,10 +228,9 @@ std::vector<VerifyTarget> verify_targets_of(const fs::path& path) {
     return {checkpoint_at(parent_of(path), name_of(path))};
   }
   try {
-    return {foreign_at(path)};
+    return {foreign_at(path, layout)};
   } catch (const Error& error) {
-    std::error_code ignored;
-    if (error.code() != Errc::not_committed || !fs::is_directory(path, ignored)) {
+    if (!layout.empty() || !may_be_listed(path, error)) {
       throw;
     }
     std::vector<VerifyTarget> targets = targets_below(path);

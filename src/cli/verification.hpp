@@ -18,8 +18,9 @@ namespace cairn::cli {
 struct VerifyTarget {
   std::filesystem::path path;
   std::string directory;    ///< Of one checkpointable of it; empty: all.
-  bool is_foreign = false;  ///< Files of other programs, which have no checksums.
+  bool is_foreign = false;  ///< Files of other programs.
   bool is_records = false;  ///< A file of records, which has hashes of its own.
+  std::string layout;       ///< By which those are read; empty: the one that recognises them.
   bool is_listed = false;   ///< One of those that a directory holds.
   std::uint64_t bytes = 0;  ///< Of its files.
   std::string problem;      ///< Why it cannot be verified at all; empty when it can.
@@ -30,16 +31,19 @@ struct VerifyTarget {
 /// The outcome of verifying a target.
 struct VerifyOutcome {
   VerifyTarget target;
-  std::optional<store::VerifyReport> report;  ///< Nothing for foreign files, and where there is a problem.
+  std::optional<store::VerifyReport> report;  ///< Nothing where there is a problem.
+  std::uint64_t members = 0;          ///< Of archives of other programs, that were compared with their sums.
+  std::uint64_t unchecked_bytes = 0;  ///< Of other programs' files, that have no sums.
 
   [[nodiscard]] bool is_sound() const { return target.problem.empty() && (!report || report->is_sound()); }
 };
 
-/// Returns what `path` stands for: itself or, where it is a directory of checkpoints, all in it that is or
-/// was Cairn's; there may be none.
+/// Returns what `path` stands for: itself or, where it is a directory of checkpoints or of several archives, all in it
+/// that is or was Cairn's, or is another program's; there may be none. `layout` is for files of other programs.
 ///
 /// Errors: whatever keeps it from being opened, unless it is one checkpoint of several.
-[[nodiscard]] std::vector<VerifyTarget> verify_targets_of(const std::filesystem::path& path);
+[[nodiscard]] std::vector<VerifyTarget> verify_targets_of(const std::filesystem::path& path,
+                                                          const std::string& layout);
 
 struct VerifyManyOptions {
   VerifyManyOptions() = default;

@@ -34,11 +34,16 @@ void write_outcome(JsonWriter& json, const VerifyOutcome& outcome) {
       .value(outcome.target.path.string())
       .key("is_sound")
       .value(outcome.is_sound());
-  json.key("has_checksums").value(!outcome.target.is_foreign);
-  if (outcome.report) {
+  const bool is_foreign = outcome.target.is_foreign;
+  json.key("has_checksums").value(!is_foreign || outcome.members > 0);
+  if (outcome.report && !is_foreign) {
     json.key("files").value(report.files);
   }
-  json.key("bytes").value(outcome.report ? report.bytes : outcome.target.bytes);
+  json.key("bytes").value(outcome.report && !is_foreign ? report.bytes : outcome.target.bytes);
+  if (is_foreign) {
+    json.key("members").value(outcome.members).key("checked_bytes").value(report.bytes);
+    json.key("unchecked_bytes").value(outcome.unchecked_bytes);
+  }
   if (!outcome.target.problem.empty()) {
     json.key("problem").value(outcome.target.problem);
   }
@@ -62,13 +67,17 @@ void write_outcome(JsonWriter& json, const VerifyOutcome& outcome) {
   json.end().end();
 }
 
-void print_report(Output& out, const fs::path& path, const store::VerifyReport& report) {
+void print_problems(Output& out, const store::VerifyReport& report) {
   for (const store::VerifyProblem& problem : report.problems) {
     out.print("{:<10}  {}\n", name(problem.damage), printable(problem.text));
   }
   if (report.problem_count > report.problems.size()) {
     out.print("… and {} more\n", count_text(report.problem_count - report.problems.size()));
   }
+}
+
+void print_report(Output& out, const fs::path& path, const store::VerifyReport& report) {
+  print_problems(out, report);
   for (const std::string& file : report.foreign) {
     out.print("{:<10}  {}: not the checkpoint's\n", "foreign", path_text(path / file));
   }
@@ -81,10 +90,24 @@ void print_report(Output& out, const fs::path& path, const store::VerifyReport& 
                               : count_text(report.problem_count, "problem") + " found");
 }
 
-/// Files of other programs have no checksums: only their headers can be checked.
-void print_foreign(Output& out, const VerifyTarget& target) {
-  out.print("{}: headers are valid; {} of data have no checksums to verify\n", path_text(target.path),
-            size_text(target.bytes));
+/// Files of other programs: what has no sum can only be compared with what else they say.
+void print_foreign(Output& out, const VerifyOutcome& outcome) {
+  const store::VerifyReport& report = *outcome.report;
+  print_problems(out, report);
+  std::string text;
+  const std::string problems =
+      report.is_sound() ? "" : count_text(report.problem_count, "problem") + " found";
+  if (outcome.members > 0) {
+    text = fmt::format("{} of archives and {} checked, {}", count_text(outcome.members, "member"),
+                       size_text(report.bytes),
+                       report.is_sound() ? "every byte of them is as it was written" : problems);
+  } else {
+    text = report.is_sound() ? "headers are valid" : problems;
+  }
+  if (outcome.unchecked_bytes > 0 || outcome.members == 0) {
+    text += fmt::format("; {} of data have no checksums to verify", size_text(outcome.unchecked_bytes));
+  }
+  out.print("{}: {}\n", path_text(outcome.target.path), text);
 }
 
 /// Names the path once: as a rule the problem does.
@@ -97,10 +120,10 @@ void print_problem(Output& out, const VerifyTarget& target) {
 void print_outcome(Output& out, const VerifyOutcome& outcome) {
   if (!outcome.target.aside.empty()) {
     out.print("{}: {}\n", path_text(outcome.target.path), printable(outcome.target.aside));
+  } else if (outcome.report && outcome.target.is_foreign) {
+    print_foreign(out, outcome);
   } else if (outcome.report) {
     print_report(out, outcome.target.path, *outcome.report);
-  } else if (outcome.target.problem.empty()) {
-    print_foreign(out, outcome.target);
   } else {
     print_problem(out, outcome.target);
   }
@@ -108,14 +131,14 @@ void print_outcome(Output& out, const VerifyOutcome& outcome) {
 
 /// Everything that was asked for. One of several paths that cannot be opened does not keep the others from
 /// being verified.
-std::vector<VerifyTarget> all_targets(const std::vector<fs::path>& paths) {
+std::vector<VerifyTarget> all_targets(const std::vector<fs::path>& paths, const std::string& layout) {
   if (paths.size() == 1) {
-    return verify_targets_of(paths.front());
+    return verify_targets_of(paths.front(), layout);
   }
   std::vector<VerifyTarget> targets;
   for (const fs::path& path : paths) {
     try {
-      const std::vector<VerifyTarget> some = verify_targets_of(path);
+      const std::vector<VerifyTarget> some = verify_targets_of(path, layout);
       targets.insert(targets.end(), some.begin(), some.end());
     } catch (const Error& error) {
       VerifyTarget& target = targets.emplace_back();
@@ -195,7 +218,7 @@ int judge(std::span<const VerifyOutcome> outcomes, Output& out) {
 }  // namespace
 
 int verify(const Arguments& arguments, Output& out) {
-  const std::vector<VerifyTarget> targets = all_targets(arguments.paths);
+  const std::vector<VerifyTarget> targets = all_targets(arguments.paths, arguments.layout);
   const std::vector<VerifyOutcome> outcomes = verify_with_bar(targets, arguments);
   const bool is_list = arguments.paths.size() > 1 || targets.empty() || targets.front().is_listed;
   if (is_list && arguments.is_json) {

@@ -191,7 +191,9 @@ void read_window(const ArrayPlace& array, const Window& window,
   for (const Box& box : boxes) {
     of_array.want(box);
   }
-  const std::vector<Array> loaded = ArrayReader(array.source, array.item).start(wanted).wait();
+  ArrayReaderOptions options;
+  options.layout = array.layout;
+  const std::vector<Array> loaded = ArrayReader(array.source, array.item, options).start(wanted).wait();
   std::vector<std::uint64_t> at;
   WindowElements(window, boxes, loaded).visit(0, 0, at, take);
 }

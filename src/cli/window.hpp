@@ -21,7 +21,8 @@ namespace cairn::cli {
 struct ArrayPlace {
   std::filesystem::path source;  ///< The checkpoint, checkpointable or foreign file.
   std::string item;
-  std::string path;  ///< In the checkpointable.
+  std::string layout;  ///< Of a foreign file.
+  std::string path;    ///< In the checkpointable.
   DType dtype{};
   Shape shape;
 };

@@ -23,69 +23,19 @@
 #include "async/internal/start.hpp"
 #include "io/internal/syscalls.hpp"
 #include "staging/internal/own_plane.hpp"
-#include "staging/internal/range_reader.hpp"
 #include "store/internal/source.hpp"
+#include "tools/source_files.hpp"
 
 namespace cairn {
 namespace {
 
 using array_store::StoredFiles;
 
-Awaitable<> read_ranges(staging::DataPlane* plane, std::shared_ptr<const store::Source> source,
-                        std::string relative, std::vector<DestinationPiece> pieces) {
-  staging::RangeReader reader(*plane, source->to_read(relative, true), std::move(pieces));
-  co_await reader.read();
-}
-
-Awaitable<std::string> read_text(staging::DataPlane* plane, std::shared_ptr<const store::Source> source,
-                                 std::string relative) {
-  std::string text;
-  std::function<void()> read = [&] { text = source->read_verified(plane->engine, relative); };
-  co_await plane->run_call(std::move(read));
-  co_return text;
-}
-
-/// The files of a checkpointable, as a source has them. The plane outlives what reads them.
-class SourceFiles final : public StoredFiles {
- public:
-  SourceFiles(staging::DataPlane& plane, std::shared_ptr<const store::Source> source, std::string directory)
-      : plane_(plane), source_(std::move(source)), directory_(std::move(directory)) {}
-
-  [[nodiscard]] std::filesystem::path directory() const override { return source_->root() / directory_; }
-  [[nodiscard]] std::vector<std::string> names() const override { return source_->files(directory_); }
-  [[nodiscard]] std::string named_file() const override { return source_->named_file(); }
-  [[nodiscard]] std::optional<std::uint64_t> size_bytes(std::string_view file) const override {
-    return source_->file_bytes(relative(file));
-  }
-  [[nodiscard]] Awaitable<std::string> read(std::string file) const override {
-    return read_text(&plane_, source_, relative(file));
-  }
-  [[nodiscard]] Awaitable<> read_pieces(std::string file,
-                                        std::vector<DestinationPiece> pieces) const override {
-    return read_ranges(&plane_, source_, relative(file), std::move(pieces));
-  }
-  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(std::string_view file) const override {
-    return source_->map_file(relative(file));
-  }
-
- private:
-  [[nodiscard]] std::string relative(std::string_view file) const {
-    return directory_.empty() ? std::string(file) : fmt::format("{}/{}", directory_, file);
-  }
-
-  staging::DataPlane& plane_;
-  const std::shared_ptr<const store::Source> source_;
-  const std::string directory_;
-};
-
-Awaitable<> open_index(std::shared_ptr<const StoredFiles> files, std::optional<formats::Index>* index) {
-  index->emplace(co_await array_store::open_index(std::move(files)));
-}
+using FileLayoutPointer = std::shared_ptr<const array_store::FileLayout>;
 
 /// Finds the elements of what is wanted, where the layout of another program's files has not said yet where they lie.
-Awaitable<> locate(std::shared_ptr<const StoredFiles> files, formats::Index index,
+Awaitable<> locate(std::shared_ptr<const StoredFiles> files, FileLayoutPointer layout, formats::Index index,
                    std::vector<array_store::WantedArray> wanted, std::optional<formats::Index>* located) {
-  std::shared_ptr<const array_store::FileLayout> layout = array_store::find_layout(files->names(), {});
   Awaitable<formats::Index> locating = array_store::locate_wanted(std::move(files), std::move(layout),
                                                                   std::move(index), std::move(wanted), {});
   located->emplace(co_await std::move(locating));
@@ -100,9 +50,12 @@ bool may_have_arrays(const store::Source& source, const store::SourceItem& item)
 }  // namespace
 
 struct ArrayReader::State {
-  State(const std::filesystem::path& path, const std::string& name)
+  State(const std::filesystem::path& path, const std::string& name, const ArrayReaderOptions& options)
       : source(store::open_source(io::posix_syscalls(), path)),
         own(io::posix_syscalls(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1)) {
+    if (source->manifest() == nullptr) {
+      layout = array_store::find_layout(source->files(""), options.layouts, options.layout);
+    }
     std::vector<std::string_view> names;
     std::vector<std::string_view> chosen;
     for (const store::SourceItem& item : source->items()) {
@@ -125,10 +78,9 @@ struct ArrayReader::State {
 
   /// Opens the index of a checkpointable, and keeps it unless it has to have arrays and has none.
   void open(const store::SourceItem& item, bool must_have_arrays, std::vector<std::string_view>& chosen) {
-    auto opened = std::make_shared<const SourceFiles>(own.plane(), source, item.directory);
-    std::optional<formats::Index> its_index;
-    async::start(own.strand(), open_index(opened, &its_index)).get();
-    if (!must_have_arrays || its_index->array_count() > 0) {
+    auto opened = std::make_shared<const tools::SourceFiles>(own.plane(), source, item.directory);
+    formats::Index its_index = tools::open_index(own, opened, layout);
+    if (!must_have_arrays || its_index.array_count() > 0) {
       chosen.emplace_back(item.name);
       files = std::move(opened);
       index = std::move(its_index);
@@ -146,6 +98,7 @@ struct ArrayReader::State {
 
   const std::shared_ptr<const store::Source> source;
   staging::OwnPlane own;
+  FileLayoutPointer layout;  // Of files of other programs.
   std::shared_ptr<const StoredFiles> files;
   std::optional<formats::Index> index;
 };
@@ -169,8 +122,9 @@ const std::vector<Array>& ArrayReading::wait() const {
   return state_->arrays;
 }
 
-ArrayReader::ArrayReader(const std::filesystem::path& path, const std::string& checkpointable)
-    : state_(std::make_shared<const State>(path, checkpointable)) {}
+ArrayReader::ArrayReader(const std::filesystem::path& path, const std::string& checkpointable,
+                         const ArrayReaderOptions& options)
+    : state_(std::make_shared<const State>(path, checkpointable, options)) {}
 
 std::vector<std::string> ArrayReader::names() const {
   std::vector<std::string> names;
@@ -203,7 +157,8 @@ ArrayReading ArrayReader::start(const WantedBoxes& boxes) const {
     wanted.push_back({state_->entry(name), nullptr, &of_array});
   }
   std::optional<formats::Index> located;
-  async::start(state_->own.strand(), locate(state_->files, *state_->index, wanted, &located)).get();
+  async::start(state_->own.strand(), locate(state_->files, state_->layout, *state_->index, wanted, &located))
+      .get();
   array_store::ReadPlan plan = array_store::plan_read(*located, wanted, {}, *state_->files);
   const auto reading = std::make_shared<ArrayReading::State>();
   reading->reader = state_;

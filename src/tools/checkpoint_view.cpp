@@ -52,6 +52,13 @@ CheckpointView::CheckpointView(CheckpointMetadata metadata) : metadata_(std::mov
   }
 }
 
+ArrayReader CheckpointView::reader(const std::string& name, array_store::FileLayouts layouts) const {
+  ArrayReaderOptions options;
+  options.layout = is_foreign() ? metadata_.at(name).description().layout : std::string();
+  options.layouts = std::move(layouts);
+  return ArrayReader(path(), name, options);
+}
+
 std::optional<std::map<std::string, store::FileEntry>> CheckpointView::files(std::string_view name) const {
   if (is_foreign()) {
     return std::nullopt;

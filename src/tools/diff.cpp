@@ -513,8 +513,8 @@ void Comparer::compare_arrays() {
 std::vector<ArrayDifference> Comparer::compare_elements(const ArrayPairs& arrays) {
   const auto& [item, pairs] = arrays;
   std::vector<ArrayDifference> differences(pairs.size());
-  tools::ArrayStream a(ArrayReader(a_.path(), item.name_a), regions_of(pairs, &ArrayPair::path_a));
-  tools::ArrayStream b(ArrayReader(b_.path(), item.name_b), regions_of(pairs, &ArrayPair::path_b));
+  tools::ArrayStream a(a_.reader(item.name_a, options_.layouts), regions_of(pairs, &ArrayPair::path_a));
+  tools::ArrayStream b(b_.reader(item.name_b, options_.layouts), regions_of(pairs, &ArrayPair::path_b));
   while (const std::optional<tools::RegionPiece> left = a.next()) {
     const std::optional<tools::RegionPiece> right = b.next();
     tools::add_difference(left->bytes, right->bytes, pairs[left->region].array.dtype, options_.tolerance,

@@ -27,6 +27,7 @@
 #include "store/internal/staged_directory.hpp"
 #include "store/internal/uuid.hpp"
 #include "tools/internal/array_stream.hpp"
+#include "tools/internal/checkpoint_view.hpp"
 #include "tools/internal/text.hpp"
 
 namespace cairn {
@@ -276,7 +277,7 @@ ExportPlan export_arrays(const CheckpointMetadata& from, const std::filesystem::
     plan.files.front().name = named.filename();
   }
   ExportStaging staging(std::move(parent), named);
-  const ArrayReader reader(from.path, plan.checkpointable);
+  const ArrayReader reader = tools::CheckpointView(from).reader(plan.checkpointable, options.layouts);
   for (const ExportedFile& file : plan.files) {
     write_file(reader, std::span(plan.arrays).subspan(file.first_array, file.arrays), file.name,
                staging.folder());

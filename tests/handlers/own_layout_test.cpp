@@ -17,6 +17,7 @@
 
 #include "core/internal/start.hpp"
 #include "handlers/store.hpp"
+#include "support/halves_layout.hpp"
 
 namespace cairn {
 namespace {
@@ -26,55 +27,12 @@ using array_store::FileLayouts;
 using formats::ForeignCatalogue;
 using ::testing::AllOf;
 using testing::Fails;
+using testing::Halves;
 using ::testing::HasSubstr;
 using testing::write_text;
-using StoredFilesPtr = std::shared_ptr<const array_store::StoredFiles>;
 
-constexpr std::uint64_t kRows = 4;
-constexpr std::uint64_t kColumns = 5;
-
-/// One array of int32 [4, 5]. The first two columns lie in `left.half`, column by column and big-endian, behind four
-/// bytes; the others in `right.half`, in rows of four of which the last is not used.
-class Halves : public FileLayout {
- public:
-  explicit Halves(int number = 100, std::string name = "halves") : number_(number), name_(std::move(name)) {}
-
-  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
-  [[nodiscard]] int recognises(std::span<const std::string> files) const override {
-    return std::any_of(files.begin(), files.end(), [](const auto& file) { return file.ends_with(".half"); })
-               ? number_
-               : 0;
-  }
-  [[nodiscard]] Awaitable<ForeignCatalogue> describe(StoredFilesPtr /*files*/,
-                                                     array_store::OpenOptions /*options*/) const override {
-    co_return catalogue();
-  }
-
-  [[nodiscard]] virtual ForeignCatalogue catalogue() const {
-    ForeignCatalogue catalogue;
-    catalogue.files = {"left.half", "right.half"};
-    formats::SliceForm left;
-    left.strides = Strides{4, 16};
-    left.is_big_endian = true;
-    formats::SliceForm right;
-    right.strides = Strides{16, 4};
-    formats::ForeignArray array{"w", DType::int32, {kRows, kColumns}, {}};
-    array.slices.resize(2);
-    array.slices[0].box = Box({0, 0}, {kRows, 2});
-    array.slices[0].range = {0, 4, 4 + 32};
-    array.slices[0].form = catalogue.add_form(left);
-    array.slices[1].box = Box({0, 2}, {kRows, 3});
-    array.slices[1].range = {1, 0, 60};
-    array.slices[1].form = catalogue.add_form(right);
-    catalogue.arrays.push_back(std::move(array));
-    catalogue.values.push_back({"by", name_});
-    return catalogue;
-  }
-
- private:
-  int number_;
-  std::string name_;
-};
+constexpr std::uint64_t kRows = testing::kHalvesRows;
+constexpr std::uint64_t kColumns = testing::kHalvesColumns;
 
 /// Describes something else.
 class Lying final : public Halves {
@@ -94,23 +52,7 @@ class Lying final : public Halves {
 class OwnLayout : public testing::StoreTest {
  protected:
   OwnLayout() {
-    std::string left(4, '?');
-    for (std::uint32_t column = 0; column < 2; ++column) {
-      for (std::uint32_t row = 0; row < kRows; ++row) {
-        const std::uint32_t element = __builtin_bswap32(10 * row + column);
-        left.append(reinterpret_cast<const char*>(&element), sizeof element);
-      }
-    }
-    std::string right;
-    for (std::uint32_t row = 0; row < kRows; ++row) {
-      for (std::uint32_t column = 2; column < 6; ++column) {
-        const std::uint32_t element = 10 * row + column;
-        right.append(reinterpret_cast<const char*>(&element), sizeof element);
-      }
-    }
-    std::filesystem::create_directory(path());
-    write_text(path() / "left.half", left);
-    write_text(path() / "right.half", right);
+    testing::write_halves(path());
     use({std::make_shared<Halves>()});
   }
 

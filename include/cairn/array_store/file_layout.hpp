@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,8 +43,14 @@ class FileLayout {
   /// Finds the elements of slices that are about to be read, where `describe` has said is_located = false: `part` has
   /// some arrays of what that has described, each with some of its slices. Returns those, in the same order, located.
   /// Ranks that load together call it with different parts, and empty ones: each call must read as often as any other.
+  /// A verification calls it with all slices, of which nothing is wanted: it must look into each.
   [[nodiscard]] virtual Awaitable<formats::ForeignCatalogue> locate(std::shared_ptr<const StoredFiles> files,
                                                                     formats::ForeignCatalogue part) const;
+
+  /// Returns which ranges of the files are zip archives: a verification compares the sums of all their members.
+  /// Default: none.
+  [[nodiscard]] virtual std::vector<formats::FileRange> archives(const formats::ForeignCatalogue& described,
+                                                                 const StoredFiles& files) const;
 
   /// Describes what the bytes of an object are: a small tree, whose ranges are in `bytes`. Default: bytes.
   [[nodiscard]] virtual formats::ForeignCatalogue describe_object(std::string_view path,
@@ -75,8 +82,26 @@ using FileLayouts = std::vector<std::shared_ptr<const FileLayout>>;
 /// How much memory a load gives to arrays of other programs' files, whose elements need not all be there.
 [[nodiscard]] std::uint64_t most_bytes_of(const StoredFiles& files);
 
-/// Files whose only one are bytes in memory, to read what an object is made of.
-[[nodiscard]] std::shared_ptr<const StoredFiles> files_of_bytes(std::string name,
-                                                                std::span<const std::byte> bytes);
+/// An object of another program whose bytes have been read: a small tree.
+/// Ownership: refers to the bytes.
+class StoredObject {
+ public:
+  /// `path` is that of the object in the index `of`.
+  ///
+  /// Errors: those of FileLayout::describe_object and of make_index.
+  StoredObject(const FileLayout& layout, const formats::Index& of, std::string_view path,
+               std::span<const std::byte> bytes);
+
+  [[nodiscard]] const formats::Index& index() const noexcept { return *index_; }
+  /// Takes arrays out of the bytes.
+  ///
+  /// Errors: those of plan_read.
+  [[nodiscard]] std::vector<Array> read(std::span<const WantedArray> wanted) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const StoredFiles> files_;
+  std::optional<formats::Index> index_;
+};
 
 }  // namespace cairn::array_store

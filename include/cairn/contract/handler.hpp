@@ -158,7 +158,8 @@ struct Description {
   ArrayEntries arrays;
   std::vector<DescribedValue> values;
   std::vector<FilesOfPolicy>
-      policies;  ///< By which the arrays were divided among files; none when nobody asked for anything.
+      policies;        ///< By which the arrays were divided among files; none when nobody asked for anything.
+  std::string layout;  ///< Of files of other programs: by which they were read.
   /// Objects that another program has saved and no value can be: `kind` says what it is, and why.
   std::vector<DescribedValue> left_out;
   /// What a load puts together. Two checkpointables of one kind with equal parts are equal.

@@ -24,6 +24,7 @@ namespace cairn {
 
 namespace formats {
 class Index;
+struct ForeignDetails;
 struct IndexEntry;
 }  // namespace formats
 
@@ -204,6 +205,8 @@ class AbstractTree {
   /// The other leaves below, and every list, in the order of their paths.
   [[nodiscard]] std::vector<DescribedValue> values() const;
 
+  /// The name of the layout by which files of other programs were read; told by what metadata returned.
+  [[nodiscard]] std::string layout() const;
   /// Objects that another program has saved and that have no place in a tree: told by what metadata returned.
   [[nodiscard]] std::vector<DescribedValue> left_out() const;
 
@@ -224,6 +227,9 @@ class AbstractTree {
                              std::unique_ptr<Map>, std::unique_ptr<List>, View, std::shared_ptr<TreeTarget>>;
 
   explicit AbstractTree(Scalar scalar);
+
+  /// What is known of files of other programs; null of a checkpoint's.
+  [[nodiscard]] const formats::ForeignDetails* foreign() const noexcept;
 
   /// The node of one entry of an index; the elements of a list are not filled in.
   static AbstractTree of_entry(const formats::Index& index, const formats::IndexEntry& entry);

@@ -16,6 +16,7 @@
 #include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/array/array.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/array_store/file_layout.hpp"
 
 namespace cairn {
 
@@ -58,6 +59,15 @@ class ArrayReading {
   std::shared_ptr<const State> state_;
 };
 
+struct ArrayReaderOptions {
+  ArrayReaderOptions() = default;
+
+  /// The layout by which files of other programs are read, by its name. Default: the one that recognises them.
+  std::string layout;
+  /// Layouts of the caller's, beside the built-in ones.
+  array_store::FileLayouts layouts;
+};
+
 /// Reads boxes of the arrays of one checkpointable, in whatever boxes they are stored, from a checkpoint or from files
 /// of other programs.
 ///
@@ -77,8 +87,10 @@ class ArrayReader {
   ///
   /// `checkpointable`: empty for the only one that has arrays.
   /// Errors: Errc::not_found when the path or the checkpointable is not there, or none has arrays;
-  ///         Errc::invalid_argument when several have arrays and none is named; those of damaged files.
-  explicit ArrayReader(const std::filesystem::path& path, const std::string& checkpointable = {});
+  ///         Errc::invalid_argument when several have arrays and none is named, or no layout is called so; those of
+  ///         damaged files.
+  explicit ArrayReader(const std::filesystem::path& path, const std::string& checkpointable = {},
+                       const ArrayReaderOptions& options = {});
 
   /// Returns the paths of all arrays, sorted; of an array with several names all of them.
   [[nodiscard]] std::vector<std::string> names() const;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cairn/api/context.hpp"
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/core/load.hpp"
 
 namespace cairn {
@@ -48,6 +49,9 @@ struct Difference {
 
 struct DiffOptions {
   DiffOptions() = default;
+
+  /// Layouts of the caller's by which files of other programs were described.
+  array_store::FileLayouts layouts;
 
   /// Compare values, too, which reads all arrays of equal form whose files have other hashes.
   bool compares_values = true;

@@ -10,6 +10,7 @@
 #include "cairn/api/context.hpp"
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/core/load.hpp"
 
 namespace cairn {
@@ -27,6 +28,8 @@ struct ExportOptions {
   std::uint64_t max_file_bytes = std::uint64_t{5} << 30;
   /// Write an array with several names once, under its first. Default: under each, with its bytes.
   bool first_names_only = false;
+  /// Layouts of the caller's by which files of other programs were described.
+  array_store::FileLayouts layouts;
 };
 
 /// An array on its way to other programs.

@@ -22,11 +22,6 @@ namespace cairn::array_store {
 /// which, and begin again when they have been fetched.
 class FetchedParts {
  public:
-  /// Thrown to a reader that asks for what is not there.
-  struct Missing {
-    std::vector<formats::PartOfFile> parts;
-  };
-
   explicit FetchedParts(std::shared_ptr<const StoredFiles> files) : files_(std::move(files)) {}
 
   /// Adds bytes [begin, end) of a file to what is fetched next, as far as it has them.
@@ -37,11 +32,30 @@ class FetchedParts {
   /// Fetches what is wanted, in one call of StoredFiles::read_files.
   [[nodiscard]] Awaitable<> fetch();
 
-  /// Reads from what is there of the part of a file that begins at `base`: the functions refer to this.
+  /// Calls `read(reader, expecter)`, which read from what is there of the part of a file that begins at `base`. False
+  /// where it asked for what is not there: that is wanted now.
+  template <class Read>
+  [[nodiscard]] bool try_read(const std::string& file, std::uint64_t base, const Read& read) {
+    try {
+      read(reader(file, base), expecter(file, base));
+      return true;
+    } catch (const Missing& missing) {
+      for (const formats::PartOfFile& part : missing.parts) {
+        want(file, base + part.begin, base + part.begin + part.size);
+      }
+      return false;
+    }
+  }
+
+ private:
   [[nodiscard]] formats::ReadAt reader(const std::string& file, std::uint64_t base) const;
   [[nodiscard]] formats::ExpectParts expecter(const std::string& file, std::uint64_t base) const;
 
- private:
+  /// Thrown to a reader that asks for what is not there.
+  struct Missing {
+    std::vector<formats::PartOfFile> parts;
+  };
+
   using Ends = std::map<std::uint64_t, std::uint64_t>;     // By where they begin.
   using Memory = std::shared_ptr<std::vector<std::byte>>;  // A read that is given up may still write to it.
   using Bytes = std::map<std::uint64_t, Memory>;

@@ -112,6 +112,11 @@ Awaitable<formats::ForeignCatalogue> FileLayout::locate(std::shared_ptr<const St
                           name(), part.arrays.empty() ? "" : part.arrays[0].path));
 }
 
+std::vector<formats::FileRange> FileLayout::archives(const formats::ForeignCatalogue& /*described*/,
+                                                     const StoredFiles& /*files*/) const {
+  return {};
+}
+
 formats::ForeignCatalogue FileLayout::describe_object(std::string_view /*path*/,
                                                       std::span<const std::byte> bytes) const {
   formats::ForeignCatalogue catalogue;
@@ -160,8 +165,26 @@ Awaitable<formats::Index> locate_wanted(std::shared_ptr<const StoredFiles> files
   co_return formats::with_located(std::move(index), located, numbers);
 }
 
-std::shared_ptr<const StoredFiles> files_of_bytes(std::string name, std::span<const std::byte> bytes) {
-  return std::make_shared<FilesOfBytes>(std::move(name), bytes);
+StoredObject::StoredObject(const FileLayout& layout, const formats::Index& of, std::string_view path,
+                           std::span<const std::byte> bytes)
+    : bytes_(bytes) {
+  formats::ForeignCatalogue contents = layout.describe_object(path, bytes);
+  if (!contents.objects.empty() || !contents.is_located) {
+    throw Error(Errc::malformed_metadata, fmt::format("{}: {}: an object of which parts are not known",
+                                                      of.path(), formats::shown(path)));
+  }
+  files_ = std::make_shared<FilesOfBytes>(contents.files.empty() ? "object" : contents.files.front(), bytes);
+  index_.emplace(
+      formats::make_index(std::move(contents), fmt::format("{}: {}", of.path(), formats::shown(path))));
+}
+
+std::vector<Array> StoredObject::read(std::span<const WantedArray> wanted) const {
+  ReadPlan plan = plan_read(*index_, wanted, {}, *files_);
+  for (auto& [file, pieces] : plan.pieces) {
+    arrange(pieces, bytes_.size());
+    scatter(pieces, 0, bytes_);
+  }
+  return std::move(plan.arrays);
 }
 
 }  // namespace cairn::array_store

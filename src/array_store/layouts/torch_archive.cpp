@@ -47,25 +47,16 @@ Awaitable<ForeignCatalogue> describe_archive(Files files, std::string file) {
   parts.want(file, 0, formats::kTellingBytes);
   parts.want(file, size - std::min(size, kTailBytes), size);
   const std::string path = full_path(*files, file);
-  // Each time more is there than before; an archive asks for its directory, all headers and the small members.
-  for (;;) {
+  // Each time more is there than before; an archive asks for its directory, then for headers and small members.
+  std::optional<formats::TorchArchive> archive;
+  do {
     co_await parts.fetch();
-    FetchedParts::Missing missing;
-    std::optional<formats::TorchArchive> archive;
-    try {
-      archive = formats::open_torch_archive(parts.reader(file, 0), size, path, parts.expecter(file, 0));
-    } catch (FetchedParts::Missing& lacking) {
-      missing = std::move(lacking);
-    }
-    if (archive) {
-      ForeignCatalogue catalogue = formats::describe_torch_archive(*archive, path);
-      catalogue.files.front() = file;
-      co_return catalogue;
-    }
-    for (const formats::PartOfFile& part : missing.parts) {
-      parts.want(file, part.begin, part.begin + part.size);
-    }
-  }
+  } while (!parts.try_read(file, 0, [&](const auto& read, const auto& expect) {
+    archive = formats::open_torch_archive(read, size, path, expect);
+  }));
+  ForeignCatalogue catalogue = formats::describe_torch_archive(*archive, path);
+  catalogue.files.front() = file;
+  co_return catalogue;
 }
 
 /// Adds the tensors that a list says are in that file.
@@ -154,6 +145,16 @@ class TorchArchiveLayout final : public FileLayout {
     const bool is_named = is_archive_name(files->named_file());
     return list == names.end() || is_named ? describe_folder(std::move(files))
                                            : describe_list(std::move(files), *list, std::move(options));
+  }
+
+  [[nodiscard]] std::vector<formats::FileRange> archives(const ForeignCatalogue& described,
+                                                         const StoredFiles& files) const override {
+    std::vector<formats::FileRange> archives;
+    for (const std::string& file : described.files) {
+      archives.push_back(
+          {static_cast<std::uint32_t>(archives.size()), 0, files.size_bytes(file).value_or(0)});
+    }
+    return archives;
   }
 };
 

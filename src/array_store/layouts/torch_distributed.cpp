@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -108,20 +109,19 @@ struct Chunk {
 
   [[nodiscard]] bool is_read_whole(std::uint64_t bytes) const {
     const bool is_wanted = wanted >= elements - elements / 8;
-    return is_encoded || bytes <= (is_wanted ? kMostWholeBytes : kFewBytes);
+    return is_encoded || (wanted > 0 && bytes <= (is_wanted ? kMostWholeBytes : kFewBytes));
   }
 };
 
 /// Returns what a chunk holds, as far as its ends tell; nothing where more of it must be there.
-std::optional<ForeignCatalogue> look_into(const FetchedParts& parts, const std::string& file,
+std::optional<ForeignCatalogue> look_into(FetchedParts& parts, const std::string& file,
                                           const FileRange& range, const std::string& path) {
-  try {
-    const formats::TorchArchive archive =
-        formats::open_torch_archive(parts.reader(file, range.begin), range.end - range.begin, path);
-    return formats::describe_torch_archive(archive, path);
-  } catch (const FetchedParts::Missing&) {
-    return std::nullopt;
-  }
+  std::optional<ForeignCatalogue> contents;
+  static_cast<void>(parts.try_read(file, range.begin, [&](const auto& read, const auto& /*expect*/) {
+    const formats::TorchArchive archive = formats::open_torch_archive(read, range.end - range.begin, path);
+    contents = formats::describe_torch_archive(archive, path);
+  }));
+  return contents;
 }
 
 /// Calls `visit(array, slice)` for all slices.
@@ -222,6 +222,31 @@ class TorchDistributedLayout final : public FileLayout {
 
   [[nodiscard]] Awaitable<ForeignCatalogue> locate(Files files, ForeignCatalogue part) const override {
     return locate_slices(std::move(files), std::move(part));
+  }
+
+  [[nodiscard]] std::vector<FileRange> archives(const ForeignCatalogue& described,
+                                                const StoredFiles& /*files*/) const override {
+    std::vector<FileRange> archives;
+    const auto add = [&](const FileRange& range, std::uint32_t form) {
+      if (described.forms[form].codecs.empty()) {
+        archives.push_back(range);
+      }
+    };
+    for (const ForeignArray& array : described.arrays) {
+      for (const ForeignSlice& slice : array.slices) {
+        add(slice.range, slice.form);
+      }
+    }
+    for (const formats::ForeignObject& object : described.objects) {
+      add(object.range, object.form);
+    }
+    const auto comes_before = [](const FileRange& a, const FileRange& b) {
+      return place_of(a) < place_of(b);
+    };
+    std::sort(archives.begin(), archives.end(), comes_before);
+    const auto is_same = [](const FileRange& a, const FileRange& b) { return place_of(a) == place_of(b); };
+    archives.erase(std::unique(archives.begin(), archives.end(), is_same), archives.end());
+    return archives;
   }
 
   [[nodiscard]] ForeignCatalogue describe_object(std::string_view path,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cairn/core/load.hpp"
+#include "cairn/tools/array_reader.hpp"
 
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/file.hpp"
@@ -50,6 +51,10 @@ class CheckpointView {
   [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
   [[nodiscard]] bool is_foreign() const noexcept { return !checkpoint_; }
 
+  /// Opens the arrays of a checkpointable, of files of other programs by the layout by which they were described.
+  ///
+  /// Errors: as those of an ArrayReader.
+  [[nodiscard]] ArrayReader reader(const std::string& name, array_store::FileLayouts layouts = {}) const;
   /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
   [[nodiscard]] std::optional<std::map<std::string, store::FileEntry>> files(std::string_view name) const;
   /// Reads and verifies one of them.

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cairn/store/reports.hpp"
+
+namespace cairn::tools {
+
+/// What was found in files of other programs.
+struct ForeignVerification {
+  std::string layout;                 ///< By which they were read.
+  store::VerifyReport report;         ///< `bytes` were compared with sums.
+  std::uint64_t members = 0;          ///< Of archives, that have these sums.
+  std::uint64_t unchecked_bytes = 0;  ///< That have none.
+};
+
+/// Compares the files of another program at `path` with the sums that they have, and with themselves. `layout`: as
+/// ArrayReaderOptions::layout. `done_bytes` counts what was compared. Blocks.
+///
+/// Errors: Errc::not_found when no layout recognises them; those of array_store::verify_files.
+[[nodiscard]] ForeignVerification verify_foreign(
+    const std::filesystem::path& path, const std::string& layout, std::size_t threads,
+    const std::shared_ptr<std::atomic<std::uint64_t>>& done_bytes);
+
+}  // namespace cairn::tools
