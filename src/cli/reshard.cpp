@@ -28,6 +28,9 @@ void print_answer(Output& out, const Arguments& arguments, const ShardingPolicy&
         row({printable(file.name), count_text(file.parts), size_text(file.bytes)});
       }
     });
+    for (const std::string& one : item.left_out) {
+      out.print("  left out: {}\n", printable(one));
+    }
   }
 }
 
@@ -41,7 +44,15 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ShardingPol
       json.begin_object(JsonLayout::line).key("name").value(file.name);
       json.key("parts").value(file.parts).key("bytes").value(file.bytes).end();
     }
-    json.end().end();
+    json.end();
+    if (!item.left_out.empty()) {
+      json.key("left_out").begin_list();
+      for (const std::string& one : item.left_out) {
+        json.value(one);
+      }
+      json.end();
+    }
+    json.end();
   }
   json.end().end();
 }
@@ -51,7 +62,7 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ShardingPol
 int reshard(const Arguments& arguments, Output& out) {
   const std::shared_ptr<const ShardingPolicy> policy = policy_of(arguments.recutting);
   const std::vector<RecutItem> items =
-      tools::reshard(arguments.path, arguments.other, policy, arguments.name);
+      tools::reshard(arguments.path, arguments.other, policy, arguments.name, arguments.layout);
   if (arguments.is_json) {
     write_answer(json_to(out), arguments, *policy, items);
   } else {

@@ -14,19 +14,29 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/formats/index_merge.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
+#include "async/internal/start.hpp"
+#include "base/internal/json_writer.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/syscalls.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "store/internal/assembly.hpp"
+#include "store/internal/checkpointable_names.hpp"
+#include "store/internal/manifest.hpp"
 #include "store/internal/source.hpp"
 #include "store/internal/staged_directory.hpp"
 #include "store/internal/timestamp.hpp"
+#include "store/internal/uuid.hpp"
 #include "tools/internal/array_stream.hpp"
+#include "tools/source_files.hpp"
 
 namespace cairn::tools {
 namespace {
@@ -70,6 +80,22 @@ formats::Index open_index(const store::Source& source, io::Engine& engine, const
   return index;
 }
 
+/// The path of what lies at `inner` in the object at `outer`.
+std::string path_in(std::string_view outer, std::string_view inner) {
+  return outer.empty() || inner.empty() ? std::string(outer).append(inner)
+                                        : fmt::format("{}/{}", outer, inner);
+}
+
+/// A source that is read as a tree: a checkpointable with an index, or files of another program.
+struct TreeSource {
+  std::string name;       ///< Of the checkpointable.
+  std::string directory;  ///< In the target.
+  formats::Index index;
+  ArrayReader arrays;
+  std::shared_ptr<const SourceFiles> files = nullptr;               ///< Of another program, for its objects;
+  std::shared_ptr<const array_store::FileLayout> layout = nullptr;  ///< and how they are read.
+};
+
 ShardableTensor tensor_of(std::string_view key, const formats::IndexArray& array) {
   ShardableTensor tensor;
   tensor.key = key;
@@ -82,15 +108,12 @@ ShardableTensor tensor_of(std::string_view key, const formats::IndexArray& array
   return tensor;
 }
 
-/// Makes a checkpoint of another, with the same values in other files.
+/// Makes a checkpoint of another, or of files of another program, with the same values in other files.
 class Resharding {
  public:
   Resharding(std::shared_ptr<const store::Source> source, staging::OwnPlane& own,
              store::NewCheckpoint& target, std::shared_ptr<const ShardingPolicy> policy)
-      : source_(std::move(source)),
-        engine_(own.plane().engine),
-        assembly_(own, target),
-        policy_(std::move(policy)) {}
+      : source_(std::move(source)), own_(own), assembly_(own, target), policy_(std::move(policy)) {}
 
   /// Cuts the arrays of a checkpointable; false, and nothing is done, when it has none.
   bool recut(const CheckpointableEntry& item) {
@@ -98,27 +121,33 @@ class Resharding {
     if (!source_->file_bytes(index_file)) {
       return false;
     }
-    const formats::Index index = open_index(*source_, engine_, index_file);
-    if (index.array_count() == 0) {
-      return false;
-    }
-    RecutItem done{item.name, {}};
-    const ArrayReader arrays(source_->root(), item.name);
-    const array_store::PlannedWrite planned = plan(item, index, arrays, done);
-    for (std::size_t i = 0; i < planned.files.size(); ++i) {
-      write(arrays, item, planned.files[i]);
-      done.files[i].name = planned.files[i].name;
-      done.files[i].bytes = planned.files[i].size_bytes;
-    }
-    assembly_.write(index_file, planned.index.make().bytes);
-    left_out_.insert(index_file);
-    recut_.push_back(std::move(done));
-    return true;
+    formats::Index index = open_index(*source_, own_.plane().engine, index_file);
+    return recut({item.name, item.directory, std::move(index), ArrayReader(source_->root(), item.name)});
+  }
+
+  /// Cuts the arrays of files of another program.
+  bool recut_foreign(const std::string& layout) {
+    ArrayReaderOptions options;
+    options.layout = layout;
+    const auto files = std::make_shared<const SourceFiles>(own_.plane(), source_, "");
+    const auto chosen = array_store::find_layout(files->names(), {}, layout);
+    formats::Index index = open_index(own_, files, chosen);
+    const std::string directory = store::directory_of(store::kStateName);
+    manifest_.checkpointables.push_back({store::kStateName, std::string(TreeHandler().id()), directory});
+    std::string annotation;
+    JsonWriter json(annotation);
+    json.begin_object().key("cairn.made_of").begin_object();
+    json.key("path").value(source_->path().string()).key("layout").value(index.foreign()->layout).end().end();
+    manifest_.annotations = store::normalise_annotations(annotation);
+    manifest_.uuid = store::make_uuid(store::system_random);
+    return recut({store::kStateName, directory, std::move(index), ArrayReader(source_->path(), "", options),
+                  files, chosen});
   }
 
   /// Copies all files that do not hold arrays which were cut.
   void copy_others() {
-    for (const store::FileEntry& file : source_->manifest()->files) {
+    manifest_ = *source_->manifest();
+    for (const store::FileEntry& file : manifest_.files) {
       if (!left_out_.contains(file.path)) {
         assembly_.copy(source_, file);
       }
@@ -126,29 +155,87 @@ class Resharding {
   }
 
   void publish() {
-    store::Manifest manifest = *source_->manifest();
-    manifest.generation = 1;
-    manifest.world_size = 1;
-    manifest.files.clear();
-    manifest.started = started_;
-    store::set_committed(manifest, std::chrono::system_clock::now());
-    assembly_.publish(std::move(manifest));
+    manifest_.generation = 1;
+    manifest_.world_size = 1;
+    manifest_.files.clear();
+    manifest_.started = started_;
+    store::set_committed(manifest_, std::chrono::system_clock::now());
+    assembly_.publish(std::move(manifest_));
   }
 
   [[nodiscard]] const std::vector<RecutItem>& items() const { return recut_; }
 
  private:
-  array_store::PlannedWrite plan(const CheckpointableEntry& item, const formats::Index& index,
-                                 const ArrayReader& arrays, RecutItem& done) {
+  bool recut(const TreeSource& tree) {
+    if (tree.index.array_count() == 0) {
+      return false;
+    }
+    RecutItem done{tree.name, {}, {}};
+    const array_store::PlannedWrite planned = plan(tree, done);
+    for (std::size_t i = 0; i < planned.files.size(); ++i) {
+      write(tree, planned.files[i]);
+      done.files[i].name = planned.files[i].name;
+      done.files[i].bytes = planned.files[i].size_bytes;
+    }
+    const std::string index_file = fmt::format("{}/{}", tree.directory, array_store::kIndexFile);
+    assembly_.write(index_file, planned.index.make().bytes);
+    left_out_.insert(index_file);
+    recut_.push_back(std::move(done));
+    return true;
+  }
+
+  /// Adds what an object of another program is made of, which is held in memory.
+  void add_object(array_store::Writer& writer, const TreeSource& tree, const formats::IndexEntry& entry,
+                  RecutItem& done) const {
+    const std::vector<array_store::WantedArray> bytes_of = {{entry, nullptr, nullptr}};
+    array_store::ReadPlan plan = array_store::plan_read(tree.index, bytes_of, {}, *tree.files);
+    Awaitable<> reading = array_store::read(tree.files, std::move(plan.pieces));
+    async::start(own_.strand(), std::move(reading)).get();
+    const array_store::StoredObject object(*tree.layout, tree.index, entry.name,
+                                           plan.arrays[0].view().bytes());
+    const formats::Index& inner = object.index();
+    const std::vector<std::string_view> first_names = inner.first_names();
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+      formats::IndexEntry part = inner.entry(i);
+      const std::string path = path_in(entry.name, part.name);
+      if (part.is_alias) {
+        writer.entries().add_alias(path,
+                                   path_in(entry.name, first_names[static_cast<std::size_t>(part.value)]));
+      } else if (part.kind == formats::EntryKind::array) {
+        const std::vector<array_store::WantedArray> wanted = {{part, nullptr, nullptr}};
+        writer.add(path, object.read(wanted).front());
+      } else {
+        part.name = path;
+        formats::copy_value(writer.entries(), inner, part);
+      }
+    }
+    note_left_out(inner, entry.name, done);
+  }
+
+  static void note_left_out(const formats::Index& index, std::string_view below, RecutItem& done) {
+    if (index.foreign() != nullptr) {
+      for (const formats::LeftOut& one : index.foreign()->left_out) {
+        done.left_out.push_back(fmt::format("{}: {}", formats::shown(path_in(below, one.path)), one.why));
+      }
+    }
+  }
+
+  array_store::PlannedWrite plan(const TreeSource& tree, RecutItem& done) {
+    const formats::Index& index = tree.index;
     std::vector<ShardableTensor> tensors;
     std::vector<std::string_view> paths;  // Of those, in the checkpointable.
     std::deque<std::string> keys;         // Of those, which refer to them.
     array_store::Writer writer({});
+    writer.keep_values(true);  // Arrays of objects are nobody else's.
     const std::vector<std::string_view> first_names = index.first_names();
     for (std::size_t i = 0; i < index.size(); ++i) {
       const formats::IndexEntry entry = index.entry(i);
       if (entry.is_alias) {
         writer.entries().add_alias(entry.name, first_names[static_cast<std::size_t>(entry.value)]);
+        continue;
+      }
+      if (entry.kind == formats::EntryKind::unread) {
+        add_object(writer, tree, entry, done);
         continue;
       }
       if (entry.kind != formats::EntryKind::array) {
@@ -158,10 +245,10 @@ class Resharding {
       const formats::IndexArray array = index.array(entry);
       paths.push_back(array.name);
       tensors.push_back(tensor_of(
-          keys.emplace_back(array.name.empty() ? item.name : fmt::format("{}/{}", item.name, array.name)),
+          keys.emplace_back(array.name.empty() ? tree.name : fmt::format("{}/{}", tree.name, array.name)),
           array));
       for (std::uint32_t slice = 0; slice < array.slice_count; ++slice) {
-        left_out_.insert(fmt::format("{}/{}", item.directory, index.slice(array, slice).file));
+        left_out_.insert(fmt::format("{}/{}", tree.directory, index.slice(array, slice).file));
       }
     }
     const std::vector<FilePlan> files = (*policy_)(tensors);
@@ -177,9 +264,10 @@ class Resharding {
         Region region{std::string(path), tensor.dtype, tensor.full, part.box ? *part.box : tensor.region()};
         const Box box = region.box;
         writer.add_source(path, tensor.full, box, tensor.dtype,
-                          std::make_shared<RegionSource>(arrays, std::move(region)));
+                          std::make_shared<RegionSource>(tree.arrays, std::move(region)));
       }
     }
+    note_left_out(index, "", done);
     array_store::PlannedWrite planned = std::move(writer).lay_out();
     for (const array_store::PlannedFile& file : planned.files) {
       done.files.push_back({file.name, parts_in(file), file.size_bytes});
@@ -188,17 +276,16 @@ class Resharding {
   }
 
   /// One batch of the arrays is read while the one before is written.
-  void write(const ArrayReader& arrays, const CheckpointableEntry& item,
-             const array_store::PlannedFile& planned) {
+  void write(const TreeSource& tree, const array_store::PlannedFile& planned) {
     std::vector<Region> regions;
     for (const SourcePiece& piece : planned.pieces) {
       if (const Region* region = region_of(piece)) {
         regions.push_back(*region);
       }
     }
-    ArrayStream stream(arrays, std::move(regions));
+    ArrayStream stream(tree.arrays, std::move(regions));
     store::AssembledFile file =
-        assembly_.create(fmt::format("{}/{}", item.directory, planned.name), planned.size_bytes);
+        assembly_.create(fmt::format("{}/{}", tree.directory, planned.name), planned.size_bytes);
     for (const SourcePiece& piece : planned.pieces) {
       if (region_of(piece) == nullptr) {
         std::vector<std::byte> bytes(piece.size_bytes);
@@ -216,12 +303,13 @@ class Resharding {
   }
 
   const std::shared_ptr<const store::Source> source_;
-  io::Engine& engine_;
+  staging::OwnPlane& own_;
   store::Assembly assembly_;
   const std::shared_ptr<const ShardingPolicy> policy_;
   const std::string started_ = store::utc(std::chrono::system_clock::now());
   std::set<std::string, std::less<>> left_out_;  // Files of the source whose arrays are in new ones.
   std::vector<RecutItem> recut_;
+  store::Manifest manifest_;  // Of the target.
 };
 
 void require_same(const store::Source& source) {
@@ -229,6 +317,22 @@ void require_same(const store::Source& source) {
   if (now->manifest()->uuid != source.manifest()->uuid ||
       now->manifest()->generation != source.manifest()->generation) {
     throw Error(Errc::cancelled, fmt::format("{} was replaced meanwhile", source.root().string()));
+  }
+}
+
+/// Opens a checkpoint, or files of another program.
+std::shared_ptr<const store::Source> open_to_cut(const std::filesystem::path& path) {
+  try {
+    return store::open_committed_source(io::posix_syscalls(), path);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_committed) {
+      throw;
+    }
+    std::shared_ptr<const store::Source> source = store::open_source(io::posix_syscalls(), path);
+    if (source->manifest() != nullptr) {  // A part of a checkpoint.
+      throw;
+    }
+    return source;
   }
 }
 
@@ -244,27 +348,35 @@ void require_same(const store::Source& source) {
 }  // namespace
 
 std::vector<RecutItem> reshard(const std::filesystem::path& from, const std::filesystem::path& to,
-                               const std::shared_ptr<const ShardingPolicy>& policy, const std::string& name) {
-  const auto source = store::open_committed_source(io::posix_syscalls(), from);
-  const auto& items = source->manifest()->checkpointables;
-  const auto is_named = [&](const CheckpointableEntry& item) { return item.name == name; };
-  if (!name.empty() && std::none_of(items.begin(), items.end(), is_named)) {
+                               const std::shared_ptr<const ShardingPolicy>& policy, const std::string& name,
+                               const std::string& layout) {
+  const std::shared_ptr<const store::Source> source = open_to_cut(from);
+  const auto& items = source->items();
+  if (!name.empty() && std::none_of(items.begin(), items.end(),
+                                    [&](const store::SourceItem& item) { return item.name == name; })) {
     throw_not_there(*source, name);
   }
+  const bool is_foreign = source->manifest() == nullptr;
   staging::OwnPlane own(io::posix_syscalls(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1));
   store::StagedDirectory target = store::StagedDirectory::create(own.plane().engine, to);
   Resharding resharding(source, own, target, policy);
-  for (const CheckpointableEntry& item : items) {
-    if (name.empty() || is_named(item)) {
-      resharding.recut(item);
+  if (is_foreign) {
+    resharding.recut_foreign(layout);
+  } else {
+    for (const CheckpointableEntry& item : source->manifest()->checkpointables) {
+      if (name.empty() || item.name == name) {
+        resharding.recut(item);
+      }
     }
   }
   if (resharding.items().empty()) {
     throw Error(Errc::invalid_argument,
                 name.empty() ? "no checkpointable has arrays" : fmt::format("'{}' has no arrays", name));
   }
-  resharding.copy_others();
-  require_same(*source);
+  if (!is_foreign) {
+    resharding.copy_others();
+    require_same(*source);
+  }
   resharding.publish();
   return resharding.items();
 }

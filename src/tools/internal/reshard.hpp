@@ -23,12 +23,16 @@ struct WrittenFile {
 struct RecutItem {
   std::string name;
   std::vector<WrittenFile> files;
+  std::vector<std::string> left_out;  ///< What another program has saved and no value can be, and why.
 };
 
 /// Makes a checkpoint at `target` of the one at `source`: the same values, but its arrays in the files that the policy
 /// asks for; with a name, those of that checkpointable only. Returns what was cut, when the target is durable. Blocks.
 ///
 /// Everything else is carried over byte by byte. What is read is verified. The target is committed as a save is.
+///
+/// Files of another program become a checkpoint of one tree, `state`, with the annotation `cairn.made_of`: the path and
+/// the layout. `layout` is that by which they are read; empty: the one that recognises them.
 /// Memory: two batches of 64 MiB, and the index.
 /// Errors: Errc::not_found, Errc::not_committed (the source, the name); Errc::invalid_argument when nothing has arrays;
 ///         Errc::already_exists (the target); Errc::cancelled when the source was replaced meanwhile; those of the
@@ -36,6 +40,6 @@ struct RecutItem {
 [[nodiscard]] std::vector<RecutItem> reshard(const std::filesystem::path& source,
                                              const std::filesystem::path& target,
                                              const std::shared_ptr<const ShardingPolicy>& policy,
-                                             const std::string& name = {});
+                                             const std::string& name = {}, const std::string& layout = {});
 
 }  // namespace cairn::tools
