@@ -63,7 +63,7 @@ Background<> read_shared(std::shared_ptr<LoadBackend> load, coord::Channel chann
   for (const auto& [relative, in_file] : pieces) {
     load->count_file(relative);
   }
-  SharedReads reads(load->resources().plane, load->resources().coordinator, std::move(channel),
+  SharedReads reads(load->resources().plane, load->resources().coordinator, load->group(), std::move(channel),
                     std::move(files), std::move(pieces));
   co_await reads.read();
 }

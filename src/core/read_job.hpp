@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +40,7 @@ class ReadJob : public Operation, public contract::LoadBackend {
   [[nodiscard]] std::optional<coord::Channel> next_reading(const std::string& /*directory*/) override {
     return std::nullopt;
   }
+  [[nodiscard]] std::span<const std::uint32_t> group() const noexcept override { return options_.group; }
   [[nodiscard]] std::optional<coord::Channel> channel(const std::string& /*directory*/,
                                                       std::string_view /*what*/) const override {
     return std::nullopt;

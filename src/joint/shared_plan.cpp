@@ -23,8 +23,12 @@ struct Edge {
 
 class Planner {
  public:
-  explicit Planner(std::span<const Wants> by_rank)
-      : by_rank_(by_rank), plans_(by_rank.size()), groups_(by_rank.size()), bytes_(by_rank.size()) {}
+  Planner(std::span<const Wants> by_rank, std::span<const std::uint32_t> group_of_rank)
+      : by_rank_(by_rank),
+        group_of_rank_(group_of_rank),
+        plans_(by_rank.size()),
+        groups_(by_rank.size()),
+        bytes_(by_rank.size()) {}
 
   std::vector<SharedPlan> plan() {
     std::set<std::string, std::less<>> files;
@@ -68,7 +72,7 @@ class Planner {
     std::uint64_t begin = 0;
     for (const Edge& edge : edges) {
       if (edge.offset_bytes > begin && !wanting.empty()) {
-        share_out(file, begin, edge.offset_bytes, {wanting.begin(), wanting.end()});
+        share_out_in_groups(file, begin, edge.offset_bytes, {wanting.begin(), wanting.end()});
       }
       begin = edge.offset_bytes;
       depths[edge.rank] += edge.is_begin ? 1 : -1;
@@ -77,6 +81,19 @@ class Planner {
       } else {
         wanting.erase(edge.rank);
       }
+    }
+  }
+
+  void share_out_in_groups(std::uint32_t file, std::uint64_t begin, std::uint64_t end, const Ranks& wanting) {
+    if (group_of_rank_.empty()) {
+      return share_out(file, begin, end, wanting);
+    }
+    std::map<std::uint32_t, Ranks> by_group;
+    for (const std::size_t rank : wanting) {
+      by_group[group_of_rank_[rank]].push_back(rank);
+    }
+    for (const auto& [group, ranks] : by_group) {
+      share_out(file, begin, end, ranks);
     }
   }
 
@@ -114,6 +131,7 @@ class Planner {
   }
 
   const std::span<const Wants> by_rank_;
+  const std::span<const std::uint32_t> group_of_rank_;  // None: all are in one.
   std::vector<SharedPlan> plans_;
   std::vector<std::map<Ranks, std::uint32_t>> groups_;  // Of each plan, by who is in them.
   std::vector<std::uint64_t> bytes_;                    // That each rank reads.
@@ -121,8 +139,9 @@ class Planner {
 
 }  // namespace
 
-std::vector<SharedPlan> plan_shared_reads(std::span<const Wants> by_rank) {
-  return Planner(by_rank).plan();
+std::vector<SharedPlan> plan_shared_reads(std::span<const Wants> by_rank,
+                                          std::span<const std::uint32_t> group_of_rank) {
+  return Planner(by_rank, group_of_rank).plan();
 }
 
 std::string encode_wants(const Wants& wants) {

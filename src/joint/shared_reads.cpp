@@ -74,9 +74,11 @@ io::SharedMemoryKey take_key(std::string_view text) {
 
 // outlives: the plane, the coordinator, and what `files` refers to outlive it.
 SharedReads::SharedReads(staging::DataPlane& plane, const coord::Coordinator& coordinator,
-                         coord::Channel channel, Files files, PiecesByFile pieces)
+                         std::span<const std::uint32_t> group, coord::Channel channel, Files files,
+                         PiecesByFile pieces)
     : plane_(plane),
       hosts_(coordinator.hosts()),
+      group_(own_group(static_cast<std::uint32_t>(coordinator.rank()), group)),
       channel_(std::move(channel)),
       files_(std::move(files)),
       pieces_(std::move(pieces)),
@@ -89,7 +91,10 @@ Awaitable<> SharedReads::read() {
 
 Awaitable<> SharedReads::read_here() {
   std::string wants;
-  std::function<void()> arrange = [&] { wants = encode_wants(arrange_pieces()); };
+  std::function<void()> arrange = [&] {
+    put_group(wants, group_);
+    wants += encode_wants(arrange_pieces());
+  };
   co_await plane_.run_call(std::move(arrange));
   Awaitable<SharedPlan> agreeing = agree_on_plan(std::move(wants));
   plan_ = co_await std::move(agreeing);
@@ -139,21 +144,33 @@ Awaitable<SharedPlan> SharedReads::agree_on_plan(std::string wants) {
   Awaitable<std::vector<std::string>> gathering = channel_.gather(std::move(wants));
   std::vector<std::string> texts = co_await std::move(gathering);
   std::vector<std::string> plans;
-  std::function<void()> plan = [&] {
-    std::vector<Wants> by_rank;
-    for (const std::string& text : texts) {
-      by_rank.push_back(decode_wants(text));
-    }
-    for (const SharedPlan& each : plan_shared_reads(by_rank)) {
-      plans.push_back(encode_plan(each));
-    }
-  };
+  std::function<void()> plan = [&] { plans = plans_for(texts); };
   if (channel_.rank() == 0) {
     co_await plane_.run(std::move(plan));
   }
   Awaitable<std::string> scattering = channel_.scatter(std::move(plans));
   const std::string own = co_await std::move(scattering);
   co_return decode_plan(own);
+}
+
+std::vector<std::string> SharedReads::plans_for(std::span<const std::string> texts) const {
+  std::vector<Wants> by_rank;
+  std::vector<std::optional<RankGroup>> groups;
+  for (std::string_view text : texts) {
+    groups.push_back(take_group(text));
+    by_rank.push_back(decode_wants(text));
+  }
+  std::vector<std::uint32_t> group_of_rank;
+  try {
+    group_of_rank = number_groups(groups);
+  } catch (const Error& error) {
+    channel_.refuse_together(error);  // No rank alone has done wrong.
+  }
+  std::vector<std::string> plans;
+  for (const SharedPlan& each : plan_shared_reads(by_rank, group_of_rank)) {
+    plans.push_back(encode_plan(each));
+  }
+  return plans;
 }
 
 Awaitable<> SharedReads::share_memory() {

@@ -165,6 +165,29 @@ TEST_F(Together, ReadEachByteOnceForColumnsOfRows) {
   }
 }
 
+TEST_F(Together, ReadEachByteOnceInEachGroupOfRanks) {
+  save_rows();
+  JointJob job{JointJob::Options(4)};
+
+  const std::vector<End> ends = on_all(job, [&](std::size_t rank) {
+    LoadOptions options = options_;
+    options.group = rank % 2 == 0 ? std::vector<std::uint32_t>{0, 2} : std::vector<std::uint32_t>{1, 3};
+    AbstractTree wanted;
+    wanted["w"] = AbstractArray{whole_.shape(), whole_.dtype()};
+    return load_checkpointables(target(), {{"state", wanted}}, options, job.context(rank));
+  });
+
+  for (const End& end : ends) {
+    EXPECT_EQ(end.text(), "loaded");
+    EXPECT_EQ(end.tree.at("w").as<Array>(), whole_);
+  }
+  for (const std::size_t rank : {0, 1}) {
+    const std::uint64_t read = ends[rank].bytes + ends[rank + 2].bytes;
+    EXPECT_GT(read, whole_.byte_count());
+    EXPECT_LT(read, stored_bytes() + (64 << 10));
+  }
+}
+
 TEST_F(Together, MayWantOtherThingsOrNothing) {
   save_rows();
   JointJob job{JointJob::Options(3)};

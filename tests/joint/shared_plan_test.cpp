@@ -98,10 +98,31 @@ Outcome carry_out(const std::vector<SharedPlan>& plans) {
   return outcome;
 }
 
+TEST(SharedPlan, ReadsOnceInEachGroup) {
+  const std::vector<Wants> wants(4, {{"a", {{0, 64 * kMiB}}}});
+  const std::vector<std::uint32_t> groups = {0, 1, 1, 1};
+
+  const std::vector<SharedPlan> plans = plan_shared_reads(wants, groups);
+
+  EXPECT_EQ(bytes_of(plans[0]), 64 * kMiB);
+  EXPECT_EQ(plans[0].to_receive, 0U);
+  EXPECT_EQ(bytes_of(plans[1]) + bytes_of(plans[2]) + bytes_of(plans[3]), 64 * kMiB);
+  EXPECT_NEAR(static_cast<double>(bytes_of(plans[2])), 64.0 / 3 * kMiB, 4.0 * kMiB);
+  for (const SharedPlan& plan : plans) {
+    for (const std::vector<std::size_t>& receivers : plan.groups) {
+      EXPECT_THAT(receivers, ::testing::Not(::testing::Contains(0)));
+    }
+  }
+}
+
 TEST(SharedPlan, GivesEveryRankWhatItWantsAndReadsNothingTwice) {
   std::mt19937 dice(1);
   for (int round = 0; round < 300; ++round) {
     const std::size_t ranks = 1 + dice() % 9;
+    std::vector<std::uint32_t> groups;
+    while (round % 2 == 0 && groups.size() < ranks) {
+      groups.push_back(static_cast<std::uint32_t>(dice() % 3));
+    }
     std::vector<Wants> wants(ranks);
     std::map<std::pair<std::string, std::uint64_t>, std::multiset<std::size_t>> wanted;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -120,12 +141,16 @@ TEST(SharedPlan, GivesEveryRankWhatItWantsAndReadsNothingTwice) {
       }
     }
 
-    const std::vector<SharedPlan> plans = plan_shared_reads(wants);
+    const std::vector<SharedPlan> plans = plan_shared_reads(wants, groups);
 
     const Outcome outcome = carry_out(plans);
     EXPECT_EQ(outcome.holders, wanted);
     for (const auto& [chunk, reads] : outcome.reads) {
-      EXPECT_EQ(reads, 1);
+      std::set<std::uint32_t> wanting;  // Groups.
+      for (const std::size_t rank : wanted.at(chunk)) {
+        wanting.insert(groups.empty() ? 0 : groups[rank]);
+      }
+      EXPECT_EQ(static_cast<std::size_t>(reads), wanting.size());
     }
     std::vector<std::uint64_t> heard(ranks);
     for (const SharedPlan& plan : plans) {

@@ -23,6 +23,7 @@
 #include "cairn/testing/local_ranks.hpp"
 
 #include "base/internal/packed.hpp"
+#include "base/internal/rank_groups.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/disk_file.hpp"
 #include "io/internal/file.hpp"
@@ -102,10 +103,11 @@ class SharedReadsOfRanks : public ::testing::Test {
   }
 
   Bytes content_ = testing::noise(kFileBytes);
-  std::array<int, kRanks> allocate_errors_ = {};       // What a rank that shares memory is told.
-  std::array<int, kRanks> reach_errors_ = {};          // What a rank is told that looks at such memory.
-  std::array<Bytes, kRanks> found_;                    // By each rank.
-  std::array<std::uint64_t, kRanks> bytes_read_ = {};  // From the file.
+  std::array<std::vector<std::uint32_t>, kRanks> groups_;  // By rank.
+  std::array<int, kRanks> allocate_errors_ = {};           // What a rank that shares memory is told.
+  std::array<int, kRanks> reach_errors_ = {};              // What a rank is told that looks at such memory.
+  std::array<Bytes, kRanks> found_;                        // By each rank.
+  std::array<std::uint64_t, kRanks> bytes_read_ = {};      // From the file.
   std::array<Report, kRanks> reports_;
 
  private:
@@ -138,7 +140,8 @@ class SharedReadsOfRanks : public ::testing::Test {
     }
     test.disk.allocate_error = allocate_errors_[rank];
     test.disk.open_error = reach_errors_[rank];
-    SharedReads reads(*test.plane, coordinator, load.channel("reads"), files, std::move(pieces));
+    SharedReads reads(*test.plane, coordinator, groups_[rank], load.channel("reads"), files,
+                      std::move(pieces));
     test.run(reads.read());
     test.run(load.end());
     bytes_read_[rank] = test.plane->read_bytes;
@@ -163,6 +166,31 @@ TEST_F(SharedReadsOfRanks, ReadEachByteOnceForAllWhoWantIt) {
   EXPECT_TRUE(found_[0] == content_ && found_[1] == content_ && found_[2] == content_);
   EXPECT_EQ(bytes_read_[0] + bytes_read_[1] + bytes_read_[2], kFileBytes);
   EXPECT_THAT(bytes_read_, Each(Gt(0U)));
+}
+
+TEST_F(SharedReadsOfRanks, ReadEachByteOnceInEachGroup) {
+  const Range all{0, kFileBytes};
+  groups_ = {{{0}, {1, 2}, {2, 1}}};
+
+  EXPECT_THAT(read({all, all, all}), IsEmpty());
+
+  EXPECT_TRUE(found_[0] == content_ && found_[1] == content_ && found_[2] == content_);
+  EXPECT_EQ(bytes_read_[0], kFileBytes);
+  EXPECT_EQ(bytes_read_[1] + bytes_read_[2], kFileBytes);
+  EXPECT_THAT(bytes_read_, Each(Gt(0U)));
+}
+
+TEST_F(SharedReadsOfRanks, FailOnAllWhereGroupsContradictEachOther) {
+  const Range all{0, kFileBytes};
+  groups_ = {{{0, 1}, {1, 2}, {1, 2}}};
+
+  const std::string failures = read({all, all, all});
+
+  for (const char* rank : {"rank 0: ", "rank 1: ", "rank 2: "}) {
+    EXPECT_THAT(failures,
+                HasSubstr(rank + std::string("groups of ranks contradict each other: the group that "
+                                             "rank 0 names")));
+  }
 }
 
 TEST_F(SharedReadsOfRanks, GiveEachRankTheRangeThatItWants) {
@@ -230,7 +258,10 @@ TEST_F(SharedReadsOfRanks, RefuseARangeThatSharedMemoryDoesNotHave) {
   const Act lie = [&](JointLoad& load) {
     const staging::TestPlane test;
     coord::Channel channel = load.channel("reads");
-    static_cast<void>(test.run(channel.gather(encode_wants({{"data", {{0, kFileBytes}}}}))));
+    std::string wants;
+    put_group(wants, std::nullopt);
+    wants += encode_wants({{"data", {{0, kFileBytes}}}});
+    static_cast<void>(test.run(channel.gather(std::move(wants))));
     static_cast<void>(test.run(channel.scatter({})));
     std::string text;
     put(text, std::uint8_t{1});                 // A run in shared memory,

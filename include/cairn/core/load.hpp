@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <typeindex>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/awaitable.hpp>
 
@@ -47,6 +48,9 @@ struct LoadOptions {
   /// together, but for a rank that is lost. It does not begin again when the checkpoint is replaced
   /// meanwhile. Without it ranks load independently. Only for loads: metadata and load_latest refuse it.
   bool together = false;
+  /// For `together`: the ranks of this one's group, itself included; empty: all ranks. A byte is then read once in each
+  /// group of which some rank wants it. All members name the same ranks.
+  std::vector<std::uint32_t> group;
   /// Which checkpoint is expected, as CheckpointMetadata::uuid has it; Errc::not_found when another one has the name
   /// by now. Ranks that load independently are sure of loading the same with it. Empty: whichever is there.
   std::string uuid;

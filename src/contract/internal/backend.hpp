@@ -6,6 +6,7 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <typeindex>
@@ -110,6 +111,8 @@ class LoadBackend {
   /// Returns what ranks say to each other about what handlers read of a checkpointable next; nothing where
   /// each rank reads for itself.
   [[nodiscard]] virtual std::optional<coord::Channel> next_reading(const std::string& directory) = 0;
+  /// Returns the ranks among which each byte is read once, this one included; none: all ranks.
+  [[nodiscard]] virtual std::span<const std::uint32_t> group() const noexcept = 0;
   /// Returns what the handlers of a checkpointable say to each other; nothing where each rank loads alone.
   [[nodiscard]] virtual std::optional<coord::Channel> channel(const std::string& directory,
                                                               std::string_view what) const = 0;

@@ -26,16 +26,17 @@ struct SharedPlan {
   };
 
   std::vector<std::string> files;                ///< The same on all ranks.
-  std::vector<std::vector<std::size_t>> groups;  ///< Ranks that this one passes a run on to.
+  std::vector<std::vector<std::size_t>> groups;  ///< Sets of ranks that this one passes a run on to.
   std::vector<Read> reads;                       ///< By file and offset.
   std::uint64_t to_receive = 0;                  ///< How many runs others pass on to this rank.
 };
 
 /// Gives each range one reader among the ranks that want it: the one that has least to read so far, in windows of one
-/// buffer.
+/// buffer. Where ranks are in groups, which `group_of_rank` numbers, that is so within each group.
 ///
 /// Returns a plan for each rank. Takes as long as ranks have ranges, not as they have bytes.
-[[nodiscard]] std::vector<SharedPlan> plan_shared_reads(std::span<const Wants> by_rank);
+[[nodiscard]] std::vector<SharedPlan> plan_shared_reads(std::span<const Wants> by_rank,
+                                                        std::span<const std::uint32_t> group_of_rank = {});
 
 [[nodiscard]] std::string encode_wants(const Wants& wants);
 /// Errors: Errc::malformed_metadata.

@@ -19,6 +19,7 @@
 #include "cairn/staging/pieces.hpp"
 
 #include "async/internal/semaphore.hpp"
+#include "base/internal/rank_groups.hpp"
 #include "io/internal/shared_memory.hpp"
 #include "joint/internal/shared_plan.hpp"
 #include "staging/internal/checked_file.hpp"
@@ -27,9 +28,9 @@
 namespace cairn::joint {
 
 /// Reads ranges of files together with the other ranks of a job: each byte is read and verified by one of the ranks
-/// that want it, which passes it on to the others.
+/// that want it, which passes it on to the others; where there are groups of ranks, in each group by one.
 ///
-///   wants     which ranges each rank wants                             up
+///   wants     which ranges each rank wants, and its group              up
 ///   plans     what each rank reads, for whom, and how much it hears    down, to each its own
 ///   runs      a run of a file, from its reader to who wants it         past the tree
 ///   acks      a run has come to where it belongs                       back
@@ -46,11 +47,15 @@ class SharedReads {
   /// How to open a file that this rank reads.
   using Files = std::function<staging::FileToRead(const std::string& name)>;
 
+  /// `group` are the ranks among which each byte is read once; none: all.
+  ///
+  /// Errors: Errc::invalid_argument when this rank is not in its group.
   // outlives: the plane, the coordinator, and what `files` refers to outlive it.
-  SharedReads(staging::DataPlane& plane, const coord::Coordinator& coordinator, coord::Channel channel,
-              Files files, PiecesByFile pieces);
+  SharedReads(staging::DataPlane& plane, const coord::Coordinator& coordinator,
+              std::span<const std::uint32_t> group, coord::Channel channel, Files files, PiecesByFile pieces);
 
-  /// Errors: as staging::RangeReader::read; those of the session, when another rank has failed.
+  /// Errors: as staging::RangeReader::read; those of the session, when another rank has failed; on all ranks
+  ///         Errc::invalid_argument when groups contradict each other.
   Awaitable<> read();
 
  private:
@@ -66,6 +71,8 @@ class SharedReads {
   Awaitable<> read_here();
   [[nodiscard]] Wants arrange_pieces();
   Awaitable<SharedPlan> agree_on_plan(std::string wants);
+  /// At rank 0: the plan for each rank, encoded.
+  [[nodiscard]] std::vector<std::string> plans_for(std::span<const std::string> texts) const;
   /// Makes room for the runs that this rank passes on to others of its machine.
   Awaitable<> share_memory();
   [[nodiscard]] bool is_neighbour(std::size_t rank) const;
@@ -91,6 +98,7 @@ class SharedReads {
 
   staging::DataPlane& plane_;
   const std::span<const std::uint32_t> hosts_;  // By rank.
+  const std::optional<RankGroup> group_;
   coord::Channel channel_;
   const Files files_;
   PiecesByFile pieces_;  // The reader of a file takes a copy of its own.
