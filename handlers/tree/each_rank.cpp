@@ -14,10 +14,9 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/handlers/packed_tree.hpp"
 #include "cairn/sharding/mesh.hpp"
 #include "cairn/sharding/sharding.hpp"
-
-#include "tree_bytes.hpp"
 
 namespace cairn {
 namespace {
@@ -42,7 +41,7 @@ Box row_box(std::uint64_t number, const Shape& whole) {
 
 /// A row of bytes that holds a value.
 Array bytes_row(const Tree& value, std::uint64_t room) {
-  const std::string text = detail::encode_tree(value);
+  const std::string text = pack_tree(value, formats::kValueOfRank);
   if (room < kHeadBytes || text.size() > room - kHeadBytes) {
     throw Error(Errc::invalid_argument,
                 fmt::format("a value of each rank takes {} bytes, and has room for {}; give all ranks more",
@@ -71,7 +70,8 @@ Tree value_of(const Array& row) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("a value of a rank has {} bytes, in a row of {}", size, bytes.size()));
   }
-  return detail::decode_tree(bytes.subspan(kHeadBytes, static_cast<std::size_t>(size)));
+  return unpack_tree(bytes.subspan(kHeadBytes, static_cast<std::size_t>(size)), "a value of a rank",
+                     formats::kValueOfRank);
 }
 
 void add_rows(const Array& rows, std::vector<Tree>& values) {
