@@ -10,12 +10,14 @@
 namespace cairn {
 
 RegistrySnapshot builtin_handlers() {
+  RegistrationOptions of_trees;
+  of_trees.aliases.emplace_back(kStateDictId);  // Whose own handler comes later, where a program has it.
   HandlerRegistry registry;
   registry.add<StatefulHandler>()
       .add<JsonHandler>()
       .add<ArrayHandler>()
       .add<ShardedArrayHandler>()
-      .add<TreeHandler>();
+      .add<TreeHandler>(of_trees);
   return registry.snapshot();
 }
 

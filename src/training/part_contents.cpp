@@ -12,11 +12,10 @@
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn::training {
 namespace {
-
-constexpr std::string_view kTreeHandler = "cairn.tree/1";
 
 constexpr std::size_t kBraces = 2;
 
@@ -60,7 +59,7 @@ void require_new(const formats::Index& index, const store::CheckpointableEntry& 
 }  // namespace
 
 bool is_tree(const store::CheckpointableEntry& item) noexcept {
-  return item.handler_id == kTreeHandler;
+  return item.handler_id == TreeHandler().id() || item.handler_id == kStateDictId;
 }
 
 formats::Index open_index(const store::CommittedDirectory& part, const store::CheckpointableEntry& item) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which handler serves, and what is said when it is another one than somebody may have expected.
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -76,6 +79,40 @@ TEST_F(HandlerChoice, NamesAHandlerThatIsNotRegistered) {
         load_all({"item", AbstractTree(TreeKind::map)});
       },
       Fails(Errc::type_mismatch, HasSubstr("saved by handler cairn.json/1, which is not registered")));
+}
+
+/// Saves trees under the id of state dicts.
+class StateDictsAsTrees final : public CheckpointableHandler<Tree, AbstractTree> {
+ public:
+  std::string_view id() const noexcept override { return "cairn.megatron/1"; }
+  Awaitable<Background<>> save(SaveContext context, const Tree& tree) const override {
+    return TreeHandler().save(std::move(context), tree);
+  }
+  Awaitable<Background<Tree>> load(LoadContext, std::optional<AbstractTree>) const override {
+    co_return ours();
+  }
+  Awaitable<AbstractTree> metadata(LoadContext context) const override {
+    return TreeHandler().metadata(std::move(context));
+  }
+
+ private:
+  static Background<Tree> ours() { co_return Tree("ours"); }
+};
+
+TEST_F(HandlerChoice, ReadsStateDictsAsTreesWhereTheirHandlerIsMissing) {
+  const RegistrySnapshot builtin = handlers_;
+  HandlerRegistry own;
+  own.add<StateDictsAsTrees>();
+  handlers_ = layer({builtin, own.snapshot()});
+  const Tree tree = {{"decoder.w", std::vector<float>{1, 2}}, {"rng/shard_0_1", 7}};
+  save(tree);
+  EXPECT_EQ(load<Tree>(), Tree("ours"));
+
+  handlers_ = builtin;
+
+  EXPECT_EQ(load<Tree>(), tree);
+  EXPECT_EQ(metadata<AbstractTree>().as_map().size(), 2u);
+  EXPECT_THAT(load_all("item").result().fallbacks, IsEmpty());
 }
 
 struct Silent {};

@@ -117,6 +117,9 @@ struct MembersMayDiffer {
 
 inline constexpr MembersMayDiffer members_may_differ{};
 
+/// The id under which state dicts in Megatron's terms are saved. Their arrays and indexes lie as those of trees.
+inline constexpr std::string_view kStateDictId = "cairn.megatron/1";
+
 /// Saves trees: scalars and structure in `index.fb`, arrays in safetensors files.
 ///
 /// A load is strict: what it asks for and what is stored must have the same paths; see TreeLoadOptions. What
