@@ -36,18 +36,6 @@ int open_or_fail(const std::filesystem::path& path, int flags) {
   return fd;
 }
 
-double copy_with(std::size_t threads, std::byte* to, const std::byte* from, std::size_t bytes) {
-  const Stopwatch watch;
-  {
-    std::vector<std::jthread> helpers;
-    const std::size_t share = bytes / threads;
-    for (std::size_t i = 0; i < threads; ++i) {
-      helpers.emplace_back([=] { std::memcpy(to + i * share, from + i * share, share); });
-    }
-  }
-  return watch.seconds();
-}
-
 double copy_fresh(const std::byte* from, std::size_t bytes) {
   void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED)
@@ -92,18 +80,6 @@ void transfer(int fd, std::byte* memory, std::uint64_t bytes, bool is_write) {
     }
   }
   ::io_uring_queue_exit(&ring);
-}
-
-double write_file(const std::filesystem::path& path, const std::byte* source, std::uint64_t bytes) {
-  const Stopwatch watch;
-  const int fd = open_or_fail(path, O_CREAT | O_EXCL | O_WRONLY | O_DIRECT);
-  if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0)
-    fail("fallocate", errno);
-  transfer(fd, const_cast<std::byte*>(source), bytes, true);  // Writes only read from it.
-  if (::fdatasync(fd) != 0)
-    fail("fdatasync", errno);
-  ::close(fd);
-  return watch.seconds();
 }
 
 double read_direct(const std::filesystem::path& path, std::byte* to, std::uint64_t bytes) {
@@ -172,6 +148,30 @@ double empty_sync(const std::filesystem::path& path) {
 
 }  // namespace
 
+double copy_with(std::size_t threads, std::byte* to, const std::byte* from, std::size_t bytes) {
+  const Stopwatch watch;
+  {
+    std::vector<std::jthread> helpers;
+    const std::size_t share = bytes / threads;
+    for (std::size_t i = 0; i < threads; ++i) {
+      helpers.emplace_back([=] { std::memcpy(to + i * share, from + i * share, share); });
+    }
+  }
+  return watch.seconds();
+}
+
+double write_durably(const std::filesystem::path& file, const std::byte* source, std::uint64_t bytes) {
+  const Stopwatch watch;
+  const int fd = open_or_fail(file, O_CREAT | O_EXCL | O_WRONLY | O_DIRECT);
+  if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0)
+    fail("fallocate", errno);
+  transfer(fd, const_cast<std::byte*>(source), bytes, true);  // Writes only read from it.
+  if (::fdatasync(fd) != 0)
+    fail("fdatasync", errno);
+  ::close(fd);
+  return watch.seconds();
+}
+
 Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byte* source,
                           std::uint64_t bytes) {
   Ceilings found;
@@ -185,7 +185,7 @@ Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byt
   found.xxh3_gbs = hash_rate(source, bytes);
   const std::filesystem::path file = directory / "ceiling.raw";
   std::filesystem::remove(file);
-  found.write_s = write_file(file, source, bytes);
+  found.write_s = write_durably(file, source, bytes);
   found.fsync_s = empty_sync(file);
   found.read_s = read_direct(file, memory.data(), bytes);
   {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 
@@ -22,6 +23,12 @@ struct Ceilings {
   double fsync_s = 0;  ///< One that has nothing to write; the median of five.
   std::uint64_t bytes = 0;
 };
+
+/// Copies with so many threads, each a part of its own; returns the seconds.
+double copy_with(std::size_t threads, std::byte* to, const std::byte* from, std::size_t bytes);
+
+/// Writes a new file as Ceilings::write_s has it; returns the seconds. `source` is page-aligned.
+double write_durably(const std::filesystem::path& file, const std::byte* source, std::uint64_t bytes);
 
 /// Measures them below `directory`. `source` holds `bytes` of incompressible data, page-aligned.
 Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byte* source,

@@ -27,6 +27,10 @@ int main(int argc, char** argv) {
       {"list", cairn::bench::run_list},
       {"rows", cairn::bench::run_rows},
       {"checkpointables", cairn::bench::run_checkpointables},
+      {"flash_save", cairn::bench::run_flash_save},
+      {"flash_load", cairn::bench::run_flash_load},
+      {"flash_agent", cairn::bench::run_flash_agent},
+      {"flash_program", cairn::bench::run_flash_program},
   };
   Workload workload;
   std::string operation;
@@ -34,11 +38,12 @@ int main(int argc, char** argv) {
   app.add_option(
          "operation", operation,
          "save, load, meta, interference, ceilings, reshard_save, reshard_load, training, partial, accepted, "
-         "load_into, list, rows or checkpointables")
+         "load_into, list, rows, checkpointables, flash_save, flash_load or flash_agent")
       ->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();
   app.add_option("--pool", workload.pool_file, "256 MiB of values; made when missing")->required();
+  app.add_option("--memory", workload.memory, "an existing directory on a tmpfs, for images");
   app.add_option("--count", workload.count, "arrays")->check(CLI::PositiveNumber);
   app.add_option("--rows", workload.rows)->check(CLI::PositiveNumber);
   app.add_option("--cols", workload.columns)->check(CLI::PositiveNumber);

@@ -33,6 +33,16 @@ void run_load_into(const Workload& workload);
 void run_list(const Workload& workload);
 /// The first 100 rows of one array.
 void run_rows(const Workload& workload);
+/// Saves into memory beside copies into a warm mapping: `saves` of them, one that is skipped, and the first ones of a
+/// program that has gone on from memory, and from disk.
+void run_flash_save(const Workload& workload);
+/// Loads from memory, into used and into fresh memory, beside copies out of a mapping; `saves` rounds.
+void run_flash_load(const Workload& workload);
+/// Under an agent: saves while it serves and while it is stopped, and an image that is persisted while all cores
+/// compute. Then the program is killed: how long its last word takes. `saves` copies of an image beside raw writes.
+void run_flash_agent(const Workload& workload);
+/// The program of run_flash_agent.
+void run_flash_program(const Workload& workload);
 /// `count` checkpointables of four floats, saved at once, `saves` times.
 void run_checkpointables(const Workload& workload);
 

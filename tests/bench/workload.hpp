@@ -19,6 +19,7 @@ struct Workload {
   std::string name = "w1";
   std::filesystem::path directory;
   std::filesystem::path pool_file;
+  std::filesystem::path memory = "/dev/shm";  ///< Where a directory of images is made.
   std::size_t count = 40;
   std::size_t rows = 6400;
   std::size_t columns = 4096;
