@@ -76,16 +76,16 @@ std::string text_of(const Number& number) {
 /// The integer of that type next to a float, towards zero.
 template <class Integer>
 Integer saturated(double value) {
-  using Limits = std::numeric_limits<Integer>;
+  using Bounds = std::numeric_limits<Integer>;
   // One more than the largest is a power of two, and so a double.
-  const double end = std::ldexp(1.0, Limits::digits);
+  const double end = std::ldexp(1.0, Bounds::digits);
   if (std::isnan(value)) {
     return 0;
   }
   if (value >= end) {
-    return Limits::max();
+    return Bounds::max();
   }
-  return value <= static_cast<double>(Limits::min()) ? Limits::min() : static_cast<Integer>(value);
+  return value <= static_cast<double>(Bounds::min()) ? Bounds::min() : static_cast<Integer>(value);
 }
 
 template <class To, class From>
