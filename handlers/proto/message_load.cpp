@@ -114,6 +114,7 @@ MessageLoad::MessageLoad(std::shared_ptr<const ChunkMetadata> stored, std::strin
   }
   proto::MergeOptions options;
   options.parts_are_whole = true;
+  options.most_empty_elements = 0;  // Pages have empty elements where others have chunks of their own.
   in_file([&] { merger_.emplace(*stored_, *type, part, *message_, options); });
   for (const std::uint64_t chunk : merger_->wanted()) {
     if (!is_page(chunk)) {

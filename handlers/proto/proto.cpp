@@ -168,6 +168,25 @@ Awaitable<AbstractProto> read_metadata(LoadContext context) {
   co_return AbstractProto::named(stored.type, bytes, stored.is_cut ? stored.chunks : nullptr);
 }
 
+/// Describes the chunks with their paths; as nothing where these have too many characters in all.
+std::vector<DescribedPart> parts_of(const chunked::ChunkMetadata& stored, const proto::ChunkPaths& paths) {
+  constexpr std::size_t kMostBytesOfPaths = std::size_t{64} << 20;
+  std::vector<DescribedPart> parts;
+  std::size_t bytes_of_paths = 0;
+  for (int i = 0; i < stored.chunks_size(); ++i) {
+    const chunked::ChunkInfo& chunk = stored.chunks(i);
+    if (std::optional<std::string> path = paths.text(static_cast<std::size_t>(i))) {
+      bytes_of_paths += path->size();
+      if (bytes_of_paths > kMostBytesOfPaths) {
+        return {};
+      }
+      parts.push_back({std::move(*path), chunk.type() == chunked::ChunkInfo::BYTES ? "bytes" : "message",
+                       std::string(detail::kChunksFile), chunk.offset(), chunk.size()});
+    }
+  }
+  return parts;
+}
+
 Background<> finish(std::vector<Background<>> writes) {
   co_await async::when_all(std::move(writes));
 }
@@ -290,14 +309,7 @@ Description ProtoHandler::describe(const AbstractProto& stored) const {
   describe_number("size_bytes", stored.size_bytes());
   const auto* type =
       google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(stored.full_name());
-  const std::vector<std::optional<std::string>> paths = proto::chunk_paths(*stored.chunks(), type);
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (paths[i]) {
-      const chunked::ChunkInfo& chunk = stored.chunks()->chunks(static_cast<int>(i));
-      description.parts.push_back({*paths[i], chunk.type() == chunked::ChunkInfo::BYTES ? "bytes" : "message",
-                                   std::string(detail::kChunksFile), chunk.offset(), chunk.size()});
-    }
-  }
+  description.parts = parts_of(*stored.chunks(), proto::ChunkPaths(*stored.chunks(), type));
   return description;
 }
 

@@ -33,10 +33,9 @@ void print_chunks(Output& out, const MessageChunks& message) {
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (std::size_t i = 0; i < message.chunks.size(); ++i) {
       const MessageChunks::Chunk& chunk = message.chunks[i];
-      const std::string path = !chunk.path           ? "nothing"
-                               : chunk.path->empty() ? "the message itself"
-                                                     : printable(*chunk.path);
-      row({count_text(i), path, chunk.is_message ? "message" : "bytes", size_text(chunk.size)});
+      const std::optional<std::string> path = message.path_of(i);
+      const std::string of = !path ? "nothing" : path->empty() ? "the message itself" : printable(*path);
+      row({count_text(i), of, chunk.is_message ? "message" : "bytes", size_text(chunk.size)});
     }
   });
 }
@@ -52,11 +51,12 @@ void write_chunks(JsonWriter& json, const MessageChunks& message) {
     json.end();
   }
   json.end().key("chunks").begin_list();
-  for (const MessageChunks::Chunk& chunk : message.chunks) {
+  for (std::size_t i = 0; i < message.chunks.size(); ++i) {
+    const MessageChunks::Chunk& chunk = message.chunks[i];
     json.begin_object(JsonLayout::line).key("type").value(chunk.is_message ? "MESSAGE" : "BYTES");
     json.key("offset").value(chunk.offset).key("size").value(chunk.size);
-    if (chunk.path) {
-      json.key("path").value(*chunk.path);
+    if (const std::optional<std::string> path = message.path_of(i)) {
+      json.key("path").value(*path);
     }
     json.end();
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,10 +26,11 @@ struct MessageChunks {
     bool is_message = false;
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
-    std::optional<std::string> path;  ///< Nothing: the message has nothing of it.
   };
 
   std::vector<Chunk> chunks;
+  /// Gives the path of the chunk of a number; nothing: the message has nothing of it.
+  std::function<std::optional<std::string>(std::size_t)> path_of;
   std::string tree;  ///< How they are put together, in protobuf's text form.
   std::int32_t splitter_version = 0;
   std::int32_t join_version = 0;

@@ -15,11 +15,9 @@ namespace {
 
 MessageChunks described(const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor* type) {
   MessageChunks message;
-  const std::vector<std::optional<std::string>> paths = proto::chunk_paths(stored, type);
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    const chunked::ChunkInfo& chunk = stored.chunks(static_cast<int>(i));
-    message.chunks.push_back(
-        {chunk.type() == chunked::ChunkInfo::MESSAGE, chunk.offset(), chunk.size(), paths[i]});
+  message.path_of = [paths = proto::ChunkPaths(stored, type)](std::size_t i) { return paths.text(i); };
+  for (const chunked::ChunkInfo& chunk : stored.chunks()) {
+    message.chunks.push_back({chunk.type() == chunked::ChunkInfo::MESSAGE, chunk.offset(), chunk.size()});
   }
   message.tree = stored.message().ShortDebugString();
   message.splitter_version = stored.version().splitter_version();

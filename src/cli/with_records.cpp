@@ -31,6 +31,7 @@ using records::RecordReader;
 
 constexpr std::uint64_t kSignatureEnd = 64;
 constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
+constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{256} << 20;  // Of what says where chunks belong.
 
 /// The chunks of a file, as their headers describe them.
 struct FileChunks {
@@ -131,7 +132,9 @@ void add_problem(store::VerifyReport& report, std::string text) {
 }  // namespace
 
 int inspect_records(const Arguments& arguments, Output& out) {
-  RecordReader reader(arguments.path);
+  records::ReaderOptions options;
+  options.most_record_bytes = kMostMetadataBytes;  // Of other records nothing is read.
+  RecordReader reader(arguments.path, options);
   const FileChunks file = file_chunks(reader);
   const std::optional<MessageChunks> message = message_of(arguments.path, reader);
   if (!arguments.is_json) {

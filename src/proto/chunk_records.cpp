@@ -31,8 +31,9 @@ class RiegeliRecords final : public ChunkRecords {
  public:
   explicit RiegeliRecords(RecordReader reader) : reader_(std::move(reader)) {}
 
-  [[nodiscard]] std::unique_ptr<ChunkRecords> another() const override {
-    return std::make_unique<RiegeliRecords>(records::another_reader(reader_));
+  [[nodiscard]] std::unique_ptr<ChunkRecords> another(std::uint64_t most_record_bytes) const override {
+    return std::make_unique<RiegeliRecords>(
+        records::another_reader(reader_, reader_options(most_record_bytes)));
   }
 
   [[nodiscard]] bool read_last(std::string& record) override {

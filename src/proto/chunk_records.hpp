@@ -23,7 +23,7 @@ class ChunkRecords {
   virtual ~ChunkRecords() = default;
 
   /// Another reader of the same file, whatever has its name by now.
-  [[nodiscard]] virtual std::unique_ptr<ChunkRecords> another() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<ChunkRecords> another(std::uint64_t most_record_bytes) const = 0;
   /// Reads the last record. Returns false when there is none.
   [[nodiscard]] virtual bool read_last(std::string& record) = 0;
   /// Reads the record at a position. The view is valid until the next call.

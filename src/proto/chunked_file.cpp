@@ -90,6 +90,12 @@ void add_chunk(ChunkRecords& reader, const chunked::ChunkInfo& info, std::uint64
   merger.add(chunk, std::move(record));
 }
 
+/// The most that is unpacked for what says where chunks belong: other records may lie with it.
+std::uint64_t most_metadata_bytes(const MergeOptions& options) {
+  return std::min<std::uint64_t>(options.most_bytes, kMostMetadataBytes);
+}
+
+/// `records` is open for what says where chunks belong.
 Merged merge_records(std::unique_ptr<ChunkRecords> records, const Wanted& wanted) {
   const std::unique_ptr<chunked::ChunkMetadata> metadata = metadata_of(*records);
   Merger merger(*metadata, wanted.whole, wanted.part, wanted.out, wanted.options);
@@ -98,10 +104,15 @@ Merged merge_records(std::unique_ptr<ChunkRecords> records, const Wanted& wanted
   for (const std::uint64_t chunk : merger.wanted()) {
     bytes += metadata->chunks(static_cast<int>(chunk)).size();
   }
+  // Records that are said to be small unpack to no more. Several may lie together, with what says where they belong.
+  std::uint64_t most_bytes = most_metadata_bytes(wanted.options);
+  for (const chunked::ChunkInfo& chunk : metadata->chunks()) {
+    most_bytes += std::min(chunk.size(), wanted.options.most_bytes - most_bytes);
+  }
   const std::size_t threads = std::min<std::size_t>(threads_for(bytes, wanted.options.threads), lists.size());
   std::atomic<std::size_t> next = 0;
   in_parallel(threads, static_cast<unsigned>(threads), [&](std::size_t) {
-    const std::unique_ptr<ChunkRecords> reader = records->another();
+    const std::unique_ptr<ChunkRecords> reader = records->another(most_bytes);
     for (std::size_t i = next++; i < lists.size(); i = next++) {
       for (const std::uint64_t chunk : lists[i]) {
         add_chunk(*reader, metadata->chunks(static_cast<int>(chunk)), chunk, merger);
@@ -164,7 +175,7 @@ Merged read_either(io::Syscalls& syscalls, const std::filesystem::path& prefix, 
   const std::filesystem::path cut = with_ending(prefix, ".cpb");
   const std::filesystem::path whole = with_ending(prefix, ".pb");
   for (int look = 0; look < kMostLooks; ++look) {
-    if (auto records = open_records(syscalls, cut, wanted.options.most_bytes)) {
+    if (auto records = open_records(syscalls, cut, most_metadata_bytes(wanted.options))) {
       Merged merged = in_file(cut, [&] { return merge_records(std::move(records), wanted); });
       const io::Directory directory = io::Directory::enter(syscalls, directory_of(whole));
       if (directory.status(whole.filename().native())) {
@@ -266,7 +277,7 @@ Merged read_string(std::string_view bytes, Message& out, const MergeOptions& opt
   const Path part;
   const Wanted wanted{*out.GetDescriptor(), part, out, options};
   return bytes.starts_with(records::kFileBegin)
-             ? merge_records(open_records(bytes, options.most_bytes), wanted)
+             ? merge_records(open_records(bytes, most_metadata_bytes(options)), wanted)
              : merge_whole(bytes, wanted);
 }
 

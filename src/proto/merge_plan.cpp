@@ -2,6 +2,8 @@
 #include "proto/merge_plan.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -10,21 +12,19 @@
 #include "cairn/base/error.hpp"
 
 #include "proto/nesting.hpp"
+#include "proto/tree.hpp"
 
 namespace cairn::proto {
 namespace {
 
 using google::protobuf::Descriptor;
 
-constexpr std::size_t kMostTags = 2000;
-constexpr int kMostNodeDepth = 1000;
-
 class MergePlanner {
  public:
   MergePlanner(const Descriptor& root, std::size_t chunks) : root_(root), is_used_(chunks) {}
 
   MergePlan plan(const chunked::ChunkedMessage& tree) {
-    visit(tree, Walk(root_, Errc::malformed_metadata), true, 0);
+    visit(tree, PathTree::kRoot, Walk(root_, Errc::malformed_metadata), true, 0);
     for (std::size_t i = 0; i < is_used_.size(); ++i) {
       if (!is_used_[i]) {
         plan_.unused_chunks.push_back(i);
@@ -40,27 +40,30 @@ class MergePlanner {
     const chunked::ChunkedMessage* message = nullptr;
   };
 
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: {}", to_text(root_, path_), why));
+  [[noreturn]] void refuse(PathTree::Place place, const std::string& why) const {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: {}", to_text(root_, plan_.paths.path(place)), why));
   }
 
-  void take_chunk(std::uint64_t chunk, const Walk& at, bool has_no_tags) {
+  void take_chunk(std::uint64_t chunk, PathTree::Place place, const Walk& at, bool has_no_tags) {
     if (chunk >= is_used_.size()) {
-      refuse(fmt::format("there is no chunk {} among {}", chunk, is_used_.size()));
+      refuse(place, fmt::format("there is no chunk {} among {}", chunk, is_used_.size()));
     }
     if (is_used_[static_cast<std::size_t>(chunk)]) {
-      refuse(fmt::format("chunk {} is used twice", chunk));
+      refuse(place, fmt::format("chunk {} is used twice", chunk));
     }
     is_used_[static_cast<std::size_t>(chunk)] = true;
-    plan_.steps.push_back({chunk, path_, at.type(), at.value(), has_no_tags});
+    plan_.steps.push_back({chunk, place, at.type(), at.value(), has_no_tags});
   }
 
-  void visit(const chunked::ChunkedMessage& node, const Walk& at, bool has_no_tags, int depth) {
+  void visit(const chunked::ChunkedMessage& node, PathTree::Place place, const Walk& at, bool has_no_tags,
+             int depth) {
     if (depth > kMostNodeDepth) {
-      refuse(fmt::format("chunked messages lie in each other more than {} levels deep", kMostNodeDepth));
+      refuse(place,
+             fmt::format("chunked messages lie in each other more than {} levels deep", kMostNodeDepth));
     }
     if (node.has_chunk_index()) {
-      take_chunk(node.chunk_index(), at, has_no_tags);
+      take_chunk(node.chunk_index(), place, at, has_no_tags);
     }
     std::vector<TaggedField> fields;
     fields.reserve(static_cast<std::size_t>(node.chunked_fields_size()));
@@ -76,28 +79,32 @@ class MergePlanner {
       return std::tie(left.tags, left.chunk) < std::tie(right.tags, right.chunk);
     });
     for (TaggedField& field : fields) {
-      Walk walk = at;
-      const std::size_t length = path_.size();
-      if (length + field.tags.size() > kMostTags) {
-        refuse(fmt::format("a path has more than {} tags", kMostTags));
-      }
-      for (Tag& tag : field.tags) {
-        path_.push_back(std::move(tag));
-        walk.step(path_);
-      }
-      if (levels(path_) > kMostNesting) {
-        refuse(fmt::format("messages lie in each other more than {} levels deep", kMostNesting));
-      }
-      if (walk.is_at_list()) {
-        refuse(walk.value()->is_map() ? "the path ends without a key" : "the path ends without an index");
-      }
-      visit(*field.message, walk, field.tags.empty(), depth + 1);
-      path_.resize(length);
+      visit_field(field, place, at, depth);
     }
   }
 
+  void visit_field(TaggedField& field, PathTree::Place place, Walk walk, int depth) {
+    if (plan_.paths.depth(place) + field.tags.size() > kMostTags) {
+      refuse(place, fmt::format("a path has more than {} tags", kMostTags));
+    }
+    for (Tag& tag : field.tags) {
+      const std::optional<std::string> problem = walk.take(tag);
+      place = plan_.paths.step(place, std::move(tag));
+      if (problem) {
+        refuse(place, *problem);
+      }
+    }
+    if (plan_.paths.levels(place) > kMostNesting) {
+      refuse(place, fmt::format("messages lie in each other more than {} levels deep", kMostNesting));
+    }
+    if (walk.is_at_list()) {
+      refuse(place,
+             walk.value()->is_map() ? "the path ends without a key" : "the path ends without an index");
+    }
+    visit(*field.message, place, walk, field.tags.empty(), depth + 1);
+  }
+
   const Descriptor& root_;
-  Tags path_;
   MergePlan plan_;
   std::vector<bool> is_used_;
 };
@@ -108,20 +115,26 @@ MergePlan plan_merge(const chunked::ChunkedMessage& tree, const Descriptor& root
   return MergePlanner(root, chunks).plan(tree);
 }
 
-std::size_t keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole) {
-  std::size_t base = 0;
+void keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole) {
+  const PathTree& paths = plan.paths;
+  const std::vector<PathTree::Place> way = paths.places(part);
+  const auto is_on_way = [&](PathTree::Place place) {
+    return paths.depth(place) < way.size() && way[paths.depth(place)] == place;
+  };
   for (const MergeStep& step : plan.steps) {
-    if (parts_are_whole && begins_with(part, step.path)) {
-      base = std::max(base, step.path.size());
+    if (parts_are_whole && is_on_way(step.place) && paths.depth(step.place) > paths.depth(plan.root)) {
+      plan.root = step.place;
     }
   }
-  std::erase_if(plan.steps, [&](const MergeStep& step) {
-    return !begins_with(step.path, part) && (step.path.size() < base || !begins_with(part, step.path));
-  });
-  for (MergeStep& step : plan.steps) {
-    step.path.erase(step.path.begin(), step.path.begin() + static_cast<std::ptrdiff_t>(base));
+  std::vector<bool> is_in_part(paths.size());
+  is_in_part[way.back()] = paths.depth(way.back()) == part.size();
+  for (PathTree::Place place = 1; place < paths.size(); ++place) {
+    is_in_part[place] = is_in_part[place] || is_in_part[paths.above(place)];
   }
-  return base;
+  std::erase_if(plan.steps, [&](const MergeStep& step) {
+    return !is_in_part[step.place] &&
+           (!is_on_way(step.place) || paths.depth(step.place) < paths.depth(plan.root));
+  });
 }
 
 }  // namespace cairn::proto

@@ -10,6 +10,7 @@
 #include "cairn/proto/chunked.pb.h"
 #include "cairn/proto/chunked_message.hpp"
 
+#include "proto/path_tree.hpp"
 #include "proto/tags.hpp"
 
 namespace cairn::proto {
@@ -17,14 +18,16 @@ namespace cairn::proto {
 /// A chunk with the place where it belongs.
 struct MergeStep {
   std::uint64_t chunk = 0;
-  Tags path;                                           // From the root; keys are of the kind of their maps.
-  const google::protobuf::Descriptor* type = nullptr;  // Of the message there; null for a scalar.
+  PathTree::Place place = PathTree::kRoot;                   // Keys are of the kind of their maps.
+  const google::protobuf::Descriptor* type = nullptr;        // Of the message there; null for a scalar.
   const google::protobuf::FieldDescriptor* value = nullptr;  // The field whose type the scalar has.
   bool has_no_tags = false;  // A further part of its message, or the root itself.
 };
 
 /// The chunks that are merged, in this order.
 struct MergePlan {
+  PathTree paths;
+  PathTree::Place root = PathTree::kRoot;  // Of the message that they are merged into.
   std::vector<MergeStep> steps;
   std::vector<std::uint64_t> unused_chunks;
 };
@@ -38,8 +41,13 @@ struct MergePlan {
 [[nodiscard]] MergePlan plan_merge(const chunked::ChunkedMessage& tree,
                                    const google::protobuf::Descriptor& root, std::size_t chunks);
 
-/// Leaves the steps that what lies at `part` needs, with paths from the message at its first tags, and returns how many
-/// those are. With `parts_are_whole` they lead to the last chunk at or above the part, else to the root.
-[[nodiscard]] std::size_t keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole);
+/// Leaves the steps that what lies at `part` needs. With `parts_are_whole` the root of the plan becomes the place of
+/// the last chunk at or above the part.
+void keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole);
+
+/// Returns the path from the root of the plan.
+[[nodiscard]] inline Tags path_of(const MergePlan& plan, const MergeStep& step) {
+  return plan.paths.path(step.place, plan.root);
+}
 
 }  // namespace cairn::proto

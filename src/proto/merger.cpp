@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,10 +32,6 @@ using google::protobuf::Descriptor;
 using google::protobuf::Message;
 
 constexpr int kVersion = 0;  // Of this merger, as TensorFlow counts them.
-
-std::string name_of(const MergeStep& step, const Descriptor& root) {
-  return fmt::format("chunk {} at {}", step.chunk, to_text(root, step.path));
-}
 
 }  // namespace
 
@@ -71,7 +66,7 @@ class Merging {
     if (!is_message && !step.has_no_tags) {
       refuse_kind(step, "bytes");
     }
-    if (!parse(bytes, make_message(i), kMostNesting - levels(step.path))) {
+    if (!parse(bytes, make_message(i), kMostNesting - levels(step))) {
       throw Error(Errc::malformed_metadata,
                   fmt::format("{}: the bytes are not a {}", name(step), step.type->full_name()));
     }
@@ -91,17 +86,19 @@ class Merging {
   Merged finish() {
     Merged merged;
     merged.unused_chunks = std::move(plan_.unused_chunks);
-    std::uint64_t empty_elements = options_.most_empty_elements;
-    std::set<Tags> scalars;  // Those that are set already.
+    PlaceMaker places(out_, plan_, options_.most_empty_elements);
+    std::vector<bool> is_set(plan_.paths.size());  // Scalars, by their places.
     for (std::size_t i = 0; i < ready_.size(); ++i) {
       const MergeStep& step = plan_.steps[i];
-      MergePlace place = make_place(out_, step, empty_elements);
+      MergePlace& place = places.make(step);
       if (step.type != nullptr) {
         splice(*ready_[i].message, *place.message);
         ready_[i].own.reset();
       } else {
-        const bool is_first = scalars.insert(step.path).second;
-        set_scalar(place, *step.value, std::move(ready_[i].bytes), !is_first, name(step), merged.remarks);
+        const auto name_step = [&] { return name(step); };
+        set_scalar(place, *step.value, std::move(ready_[i].bytes), is_set[step.place], name_step,
+                   merged.remarks);
+        is_set[step.place] = true;
       }
     }
     return merged;
@@ -115,7 +112,13 @@ class Merging {
     std::string bytes;
   };
 
-  [[nodiscard]] std::string name(const MergeStep& step) const { return name_of(step, *out_.GetDescriptor()); }
+  [[nodiscard]] std::string name(const MergeStep& step) const {
+    return fmt::format("chunk {} at {}", step.chunk, to_text(*out_.GetDescriptor(), path_of(plan_, step)));
+  }
+
+  [[nodiscard]] int levels(const MergeStep& step) const {
+    return plan_.paths.levels(step.place) - plan_.paths.levels(plan_.root);
+  }
 
   [[noreturn]] void refuse_kind(const MergeStep& step, const std::string& what) const {
     throw Error(step.type != nullptr && what != "bytes" ? Errc::type_mismatch : Errc::malformed_metadata,
@@ -240,7 +243,10 @@ Merger::Merger(const chunked::ChunkMetadata& stored, const Descriptor& whole, co
   Tags tags;
   resolve(part, walk, tags);
   MergePlan plan = plan_merge(stored.message(), whole, static_cast<std::size_t>(stored.chunks_size()));
-  const std::size_t base = tags.empty() ? 0 : keep_part(plan, tags, options.parts_are_whole);
+  if (!tags.empty()) {
+    keep_part(plan, tags, options.parts_are_whole);
+  }
+  const std::size_t base = plan.paths.depth(plan.root);
   state_->rest.assign(tags.begin() + static_cast<std::ptrdiff_t>(base), tags.end());
   state_->above = &out;
   if (!state_->rest.empty()) {

@@ -28,30 +28,10 @@ using google::protobuf::FileDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-[[noreturn]] void refuse_place(std::string_view name, const std::string& why) {
-  throw Error(Errc::malformed_metadata, fmt::format("{}: {}", name, why));
-}
+constexpr std::size_t kMostRemarks = 100;  // People read no more, and each has a path.
 
-/// Makes elements up to `index`.
-void extend(Message& message, const FieldDescriptor& field, std::uint64_t index, std::string_view name,
-            std::uint64_t& empty_elements) {
-  const Reflection& reflection = *message.GetReflection();
-  const auto size = static_cast<std::uint64_t>(reflection.FieldSize(message, &field));
-  if (index < size) {
-    return;
-  }
-  if (field.message_type() == nullptr) {
-    refuse_place(name, fmt::format("there is no element {} among {}", index, size));
-  }
-  const std::uint64_t missing = index - size;
-  if (missing > empty_elements) {
-    refuse_place(name, fmt::format("{} elements before it are in no chunk, and {} are allowed", missing,
-                                   empty_elements));
-  }
-  empty_elements -= missing;
-  for (std::uint64_t i = size; i <= index; ++i) {
-    reflection.AddMessage(&message, &field);
-  }
+[[noreturn]] void refuse_place(const std::string& name, const std::string& why) {
+  throw Error(Errc::malformed_metadata, fmt::format("{}: {}", name, why));
 }
 
 template <class T>
@@ -93,17 +73,17 @@ std::optional<T> from_binary(const std::string& bytes, const FieldDescriptor& fi
 
 /// Takes the text where there is one; says so where the bytes mean something else in binary form.
 template <class T>
-T number_from(const std::string& bytes, const FieldDescriptor& field, std::string_view name,
-              std::vector<std::string>& remarks) {
+T number_from(const std::string& bytes, const FieldDescriptor& field,
+              const std::function<std::string()>& name, std::vector<std::string>& remarks) {
   const std::optional<T> text = from_text<T>(bytes, field);
   const std::optional<T> binary = from_binary<T>(bytes, field);
-  if (text && binary) {
-    remarks.push_back(fmt::format("{}: the chunk is read as the text of {}; as binary it would be {}", name,
+  if (text && binary && remarks.size() < kMostRemarks) {
+    remarks.push_back(fmt::format("{}: the chunk is read as the text of {}; as binary it would be {}", name(),
                                   *text, *binary));
   }
   if (!text && !binary) {
-    refuse_place(name, fmt::format("the chunk is not a value of type {}, neither as text nor as binary",
-                                   field.type_name()));
+    refuse_place(name(), fmt::format("the chunk is not a value of type {}, neither as text nor as binary",
+                                     field.type_name()));
   }
   return text ? *text : *binary;
 }
@@ -127,39 +107,78 @@ void set_string(MergePlace& place, std::string bytes, bool append) {
 
 }  // namespace
 
-MergePlace make_place(Message& out, const MergeStep& step, std::uint64_t& empty_elements) {
-  MergePlace place;
-  place.message = &out;
-  const auto name = [&] {
-    return fmt::format("chunk {} at {}", step.chunk, to_text(*out.GetDescriptor(), step.path));
-  };
-  for (std::size_t i = 0; i < step.path.size(); ++i) {
-    Message& message = *place.message;
-    const Reflection& reflection = *message.GetReflection();
-    const auto number = static_cast<int>(std::get<FieldNumber>(step.path[i]).value);
-    place.field = find_field(*message.GetDescriptor(), number);
-    const FieldDescriptor& field = *place.field;
-    if (field.is_map()) {
-      place.entry = entry_for(message, field, to_map_key(step.path[++i]));
-      if (field.message_type()->map_value()->message_type() != nullptr) {
-        place.message = place.entry->MutableMessageValue();
-        place.entry.reset();
-      }
-    } else if (field.is_repeated()) {
-      const std::uint64_t index = std::get<ElementIndex>(step.path[++i]).value;
-      extend(message, field, index,
-             index < static_cast<std::uint64_t>(reflection.FieldSize(message, &field)) ? "" : name(),
-             empty_elements);
-      place.index = static_cast<int>(index);
-      if (field.message_type() != nullptr) {
-        place.message = reflection.MutableRepeatedMessage(&message, &field, *place.index);
-        place.index.reset();
-      }
-    } else if (field.message_type() != nullptr) {
-      place.message = reflection.MutableMessage(&message, &field);
+PlaceMaker::PlaceMaker(Message& out, const MergePlan& plan, std::uint64_t most_empty_elements)
+    : plan_(plan), type_(*out.GetDescriptor()), empty_elements_(most_empty_elements) {
+  MergePlace root;
+  root.message = &out;
+  way_.push_back({plan.root, root});
+}
+
+MergePlace& PlaceMaker::make(const MergeStep& step) {
+  const PathTree& paths = plan_.paths;
+  const auto length = [&](PathTree::Place place) { return paths.depth(place) - paths.depth(plan_.root); };
+  std::vector<PathTree::Place> missing;  // From the step upwards.
+  PathTree::Place known = step.place;
+  while (length(known) >= way_.size() || way_[length(known)].at != known) {
+    missing.push_back(known);
+    known = paths.above(known);
+  }
+  way_.erase(way_.begin() + static_cast<std::ptrdiff_t>(length(known)) + 1, way_.end());
+  for (auto next = missing.rbegin(); next != missing.rend(); ++next) {
+    MergePlace place = behind(way_.back().place, paths.tag(*next), step);
+    way_.push_back({*next, place});
+  }
+  return way_.back().place;
+}
+
+MergePlace PlaceMaker::behind(const MergePlace& place, const Tag& tag, const MergeStep& step) {
+  MergePlace result = place;
+  Message& message = *place.message;
+  const Reflection& reflection = *message.GetReflection();
+  if (const auto* number = std::get_if<FieldNumber>(&tag)) {
+    result.field = find_field(*message.GetDescriptor(), static_cast<int>(number->value));
+    if (!result.field->is_repeated() && result.field->message_type() != nullptr) {
+      result.message = reflection.MutableMessage(&message, result.field);
+    }
+  } else if (const auto* index = std::get_if<ElementIndex>(&tag)) {
+    extend(place, index->value, step);
+    result.index = static_cast<int>(index->value);
+    if (place.field->message_type() != nullptr) {
+      result.message = reflection.MutableRepeatedMessage(&message, place.field, *result.index);
+      result.index.reset();
+    }
+  } else {
+    result.entry = entry_for(message, *place.field, to_map_key(tag));
+    if (place.field->message_type()->map_value()->message_type() != nullptr) {
+      result.message = result.entry->MutableMessageValue();
+      result.entry.reset();
     }
   }
-  return place;
+  return result;
+}
+
+/// Makes elements up to `index`.
+void PlaceMaker::extend(const MergePlace& list, std::uint64_t index, const MergeStep& step) {
+  const Reflection& reflection = *list.message->GetReflection();
+  const auto size = static_cast<std::uint64_t>(reflection.FieldSize(*list.message, list.field));
+  if (index < size) {
+    return;
+  }
+  const auto refuse = [&](const std::string& why) {
+    refuse_place(fmt::format("chunk {} at {}", step.chunk, to_text(type_, path_of(plan_, step))), why);
+  };
+  if (list.field->message_type() == nullptr) {
+    refuse(fmt::format("there is no element {} among {}", index, size));
+  }
+  const std::uint64_t missing = index - size;
+  if (missing > empty_elements_) {
+    refuse(
+        fmt::format("{} elements before it are in no chunk, and {} are allowed", missing, empty_elements_));
+  }
+  empty_elements_ -= missing;
+  for (std::uint64_t i = size; i <= index; ++i) {
+    reflection.AddMessage(list.message, list.field);
+  }
 }
 
 Message* find_message(Message& root, std::span<const Tag> path) {
@@ -190,7 +209,7 @@ Message* find_message(Message& root, std::span<const Tag> path) {
 }
 
 void set_scalar(MergePlace& place, const FieldDescriptor& value, std::string bytes, bool append,
-                std::string_view name, std::vector<std::string>& remarks) {
+                const std::function<std::string()>& name, std::vector<std::string>& remarks) {
   with_scalar(value, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& functions) {
     if constexpr (std::is_same_v<T, std::string>) {
       set_string(place, std::move(bytes), append);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <google/protobuf/map_field.h>
@@ -23,12 +23,33 @@ struct MergePlace {
   std::optional<google::protobuf::MapValueRef> entry;  // Of a map.
 };
 
-/// Finds the place of a step in `out`, and makes the messages, elements and entries that are missing on the way.
-///
-/// Elements before an index that is not there yet are taken from `empty_elements`.
-/// Errors: Errc::malformed_metadata where that is too few, and for an element of a repeated scalar that is not there.
-[[nodiscard]] MergePlace make_place(google::protobuf::Message& out, const MergeStep& step,
-                                    std::uint64_t& empty_elements);
+/// Finds the places of steps in a message, one after the other, and makes the messages, elements and entries that are
+/// missing on the way. It goes on from the last place as far as paths are the same.
+class PlaceMaker {
+ public:
+  /// Of elements before an index that is not there yet `most_empty_elements` are made. `plan` must stay valid.
+  PlaceMaker(google::protobuf::Message& out, const MergePlan& plan, std::uint64_t most_empty_elements);
+
+  /// The caller may change what lies there, and nothing else, before the next call.
+  ///
+  /// Errors: Errc::malformed_metadata where too many elements are missing, and for an element of a repeated scalar that
+  ///         is not there.
+  [[nodiscard]] MergePlace& make(const MergeStep& step);
+
+ private:
+  struct Stop {
+    PathTree::Place at = PathTree::kRoot;
+    MergePlace place;
+  };
+
+  [[nodiscard]] MergePlace behind(const MergePlace& place, const Tag& tag, const MergeStep& step);
+  void extend(const MergePlace& list, std::uint64_t index, const MergeStep& step);
+
+  const MergePlan& plan_;
+  const google::protobuf::Descriptor& type_;
+  std::uint64_t empty_elements_;
+  std::vector<Stop> way_;  // To the last place, from the root of the plan on.
+};
 
 /// Finds the message at a path; null where there is none.
 [[nodiscard]] google::protobuf::Message* find_message(google::protobuf::Message& root,
@@ -37,9 +58,9 @@ struct MergePlace {
 /// Sets a scalar from the bytes of its chunk: strings as they are, appended with `append`; numbers, booleans and enums
 /// from text or else from their little-endian binary form.
 ///
-/// `remarks` gets a sentence when the bytes can be read as both.
-/// Errors: Errc::malformed_metadata for bytes that are neither; `name` is the path.
+/// `remarks` gets a sentence when the bytes can be read as both, the first hundred times.
+/// Errors: Errc::malformed_metadata for bytes that are neither; `name` gives the path.
 void set_scalar(MergePlace& place, const google::protobuf::FieldDescriptor& value, std::string bytes,
-                bool append, std::string_view name, std::vector<std::string>& remarks);
+                bool append, const std::function<std::string()>& name, std::vector<std::string>& remarks);
 
 }  // namespace cairn::proto

@@ -185,8 +185,13 @@ std::string path_text(const Descriptor* root, std::span<const Tag> tags) {
   return text;
 }
 
-std::string to_text(const Descriptor& root, std::span<const Tag> tags) {
-  return tags.empty() ? "the message itself" : path_text(&root, tags);
+std::string to_text(const Descriptor* root, std::span<const Tag> tags) {
+  constexpr std::size_t kMostKept = 500;  // At both ends.
+  std::string text = tags.empty() ? "the message itself" : path_text(root, tags);
+  if (text.size() > 2 * kMostKept) {
+    text.replace(kMostKept, text.size() - 2 * kMostKept, " ... ");
+  }
+  return text;
 }
 
 std::optional<std::string> Walk::take(Tag& tag) {

@@ -57,8 +57,12 @@ void write_tag(const Tag& tag, chunked::FieldIndex& out);
 /// Returns `node[5].attr["value"]`, which `parse_path` reads. Fields that the type does not have go by their numbers,
 /// as all do where it is null.
 [[nodiscard]] std::string path_text(const google::protobuf::Descriptor* root, std::span<const Tag> tags);
-/// The same for errors; "the message itself" for the empty path.
-[[nodiscard]] std::string to_text(const google::protobuf::Descriptor& root, std::span<const Tag> tags);
+/// The same for errors: without its middle where it is long; "the message itself" for the empty path.
+[[nodiscard]] std::string to_text(const google::protobuf::Descriptor* root, std::span<const Tag> tags);
+[[nodiscard]] inline std::string to_text(const google::protobuf::Descriptor& root,
+                                         std::span<const Tag> tags) {
+  return to_text(&root, tags);
+}
 
 /// Finds a field, or an extension of the pool that the type is of.
 [[nodiscard]] const google::protobuf::FieldDescriptor* find_field(const google::protobuf::Descriptor& type,
@@ -70,7 +74,9 @@ class Walk {
   /// Errors of the walk are of this code.
   Walk(const google::protobuf::Descriptor& root, Errc code) : type_(&root), root_(&root), code_(code) {}
 
-  /// Takes the last tag of `path`, whose others have been taken before; brings a key into the kind of its map.
+  /// Takes a tag, and brings a key into the kind of its map. Returns why it does not fit, where it does not.
+  [[nodiscard]] std::optional<std::string> take(Tag& tag);
+  /// Takes the last tag of `path`, whose others have been taken before.
   ///
   /// Errors: the code, naming the path, where the tag does not fit.
   void step(Tags& path);
@@ -85,8 +91,6 @@ class Walk {
   [[nodiscard]] bool is_at_list() const noexcept { return list_ != nullptr; }
 
  private:
-  [[nodiscard]] std::optional<std::string> take(Tag& tag);
-
   const google::protobuf::Descriptor* type_;
   const google::protobuf::Descriptor* root_;
   const google::protobuf::FieldDescriptor* value_ = nullptr;

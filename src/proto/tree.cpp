@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/proto/merger.hpp"
+
+#include "proto/path_tree.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -67,36 +70,50 @@ void fill_node(chunked::ChunkedMessage& node, Chunks chunks, std::size_t length,
   }
 }
 
-using ChunkPaths = std::vector<std::optional<std::string>>;
-
-/// Notes the path of each chunk at and below a node, to which `path` leads.
-void list_paths(const chunked::ChunkedMessage& node, const google::protobuf::Descriptor* whole, Tags& path,
-                ChunkPaths& paths) {
-  if (node.has_chunk_index()) {
-    const std::uint64_t chunk = node.chunk_index();
-    if (chunk >= paths.size() || paths[static_cast<std::size_t>(chunk)]) {
-      throw Error(Errc::malformed_metadata, fmt::format("{}: chunk {} of {} is not there, or is used twice",
-                                                        path_text(whole, path), chunk, paths.size()));
-    }
-    paths[static_cast<std::size_t>(chunk)] = path_text(whole, path);
-  }
-  const std::size_t length = path.size();
-  for (const chunked::ChunkedField& field : node.chunked_fields()) {
-    for (const chunked::FieldIndex& tag : field.field_tag()) {
-      path.push_back(to_tag(tag));
-    }
-    list_paths(field.message(), whole, path, paths);
-    path.resize(length);
-  }
-}
-
 }  // namespace
 
-ChunkPaths chunk_paths(const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor* whole) {
-  ChunkPaths paths(static_cast<std::size_t>(stored.chunks_size()));
-  Tags path;
-  list_paths(stored.message(), whole, path, paths);
-  return paths;
+struct ChunkPaths::State {
+  /// Notes the place of each chunk at and below a node.
+  void visit(const chunked::ChunkedMessage& node, PathTree::Place place, int depth) {
+    if (node.has_chunk_index()) {
+      const std::uint64_t chunk = node.chunk_index();
+      if (chunk >= places.size() || places[static_cast<std::size_t>(chunk)]) {
+        throw Error(Errc::malformed_metadata,
+                    fmt::format("{}: chunk {} of {} is not there, or is used twice",
+                                to_text(whole, paths.path(place)), chunk, places.size()));
+      }
+      places[static_cast<std::size_t>(chunk)] = place;
+    }
+    for (const chunked::ChunkedField& field : node.chunked_fields()) {
+      if (depth == kMostNodeDepth ||
+          paths.depth(place) + static_cast<std::size_t>(field.field_tag_size()) > kMostTags) {
+        throw Error(Errc::malformed_metadata,
+                    fmt::format("chunks lie more than {} nodes or {} tags deep", kMostNodeDepth, kMostTags));
+      }
+      PathTree::Place below = place;
+      for (const chunked::FieldIndex& tag : field.field_tag()) {
+        below = paths.step(below, to_tag(tag));
+      }
+      visit(field.message(), below, depth + 1);
+    }
+  }
+
+  const google::protobuf::Descriptor* whole;
+  PathTree paths;
+  std::vector<std::optional<PathTree::Place>> places;  // By the numbers of chunks.
+};
+
+ChunkPaths::ChunkPaths(const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor* whole) {
+  const auto state = std::make_shared<State>();
+  state->whole = whole;
+  state->places.resize(static_cast<std::size_t>(stored.chunks_size()));
+  state->visit(stored.message(), PathTree::kRoot, 0);
+  state_ = state;
+}
+
+std::optional<std::string> ChunkPaths::text(std::size_t chunk) const {
+  const std::optional<PathTree::Place> place = state_->places.at(chunk);
+  return place ? std::optional(path_text(state_->whole, state_->paths.path(*place))) : std::nullopt;
 }
 
 chunked::ChunkedMessage make_tree(std::vector<PlacedChunk> chunks) {

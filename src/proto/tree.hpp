@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,10 @@
 #include "proto/tags.hpp"
 
 namespace cairn::proto {
+
+/// Most tags of a path and most nodes in each other, in trees that are read.
+inline constexpr std::size_t kMostTags = 2000;
+inline constexpr int kMostNodeDepth = 1000;
 
 /// The place to which a chunk belongs.
 struct PlacedChunk {

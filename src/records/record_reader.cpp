@@ -324,9 +324,8 @@ RecordReader open_records(io::Syscalls& syscalls, const std::filesystem::path& p
   return RecordReader(std::make_unique<RecordReader::State>(BlockReader(syscalls, path), options));
 }
 
-RecordReader another_reader(const RecordReader& reader) {
-  const RecordReader::State& state = *reader.state_;
-  return RecordReader(std::make_unique<RecordReader::State>(state.file, state.options));
+RecordReader another_reader(const RecordReader& reader, ReaderOptions options) {
+  return RecordReader(std::make_unique<RecordReader::State>(reader.state_->file, options));
 }
 
 bool RecordReader::next(std::string& record) {

@@ -94,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)prototypes();
   cairn::fuzz::Input input(data, size);
   // Protobuf makes room for a string before it looks for its bytes, for 50,000,000 of them at most.
-  const cairn::fuzz::MemoryBound bound(51'000'000 + 4096 * size);
+  const cairn::fuzz::MemoryBound bound(51'000'000 + 1024 * size);
   check_path(input.take_until('\n'));
   const std::size_t root = input.take<std::uint8_t>() % 2;
   const std::uint64_t max_size = 1 + input.take<std::uint8_t>();

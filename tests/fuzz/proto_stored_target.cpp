@@ -44,8 +44,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static auto* const silenced = google::protobuf::SetLogHandler(nullptr);
   static_cast<void>(silenced);
   cairn::fuzz::Input input(data, size);
-  // A million empty elements may come before one that is there.
-  const cairn::fuzz::MemoryBound bound(200'000'000 + 4096 * size);
+  // Protobuf makes room for a string before it looks for its bytes, for 50,000,000 of them at most.
+  const cairn::fuzz::MemoryBound bound(51'000'000 + 1024 * size);
   const bool in_parts = input.take<std::uint8_t>() % 2 == 1;
   const std::string metadata(input.take_text(input.take<std::uint16_t>()));
   const std::string chunks(input.rest());

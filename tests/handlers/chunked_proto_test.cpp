@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <google/protobuf/util/message_differencer.h>
@@ -224,6 +225,42 @@ TEST_F(ChunkedProto, IsDescribedWithItsChunks) {
   EXPECT_TRUE(description.texts.empty());
   ASSERT_EQ(description.values.size(), 2U);
   EXPECT_EQ(description.values[0].name, "chunks");
+}
+
+TEST(ChunkedProtoDescription, LeavesPathsOutThatAreTooLongTogether) {
+  for (const int chunks : {10, 30'000}) {
+    const auto stored = std::make_shared<chunked::ChunkMetadata>();
+    chunked::ChunkedField& far = *stored->mutable_message()->add_chunked_fields();
+    for (int i = 0; i < 900; ++i) {
+      far.add_field_tag()->set_field(71);
+    }
+    for (int i = 0; i < chunks; ++i) {
+      far.mutable_message()->add_chunked_fields()->mutable_message()->set_chunk_index(
+          static_cast<std::uint64_t>(i));
+      stored->add_chunks();
+    }
+
+    const Description described = ProtoHandler().describe(AbstractProto::named("some.Type", 0, stored));
+
+    EXPECT_EQ(described.parts.size(), chunks == 10 ? 10U : 0U);
+    EXPECT_EQ(std::get<std::uint64_t>(described.values.front().value), static_cast<std::uint64_t>(chunks));
+  }
+}
+
+TEST_F(ChunkedProto, RefusesElementsThatNoPageHas) {
+  chunked::ChunkMetadata metadata;
+  chunked::ChunkedField& field = *metadata.mutable_message()->add_chunked_fields();
+  field.add_field_tag()->set_field(Settings::kChildrenFieldNumber);
+  field.add_field_tag()->set_index(1);
+  field.mutable_message()->set_chunk_index(0);
+  metadata.add_chunks()->set_type(chunked::ChunkInfo::MESSAGE);
+  const auto load =
+      std::make_shared<detail::MessageLoad>(std::make_shared<const chunked::ChunkMetadata>(metadata),
+                                            "message.chunks", std::make_shared<Settings>(), proto::Path());
+  static_cast<void>(load->pieces());
+
+  EXPECT_THAT([&] { static_cast<void>(load->finish()); },
+              Fails(Errc::malformed_metadata, HasSubstr("1 elements before it are in no chunk, and 0")));
 }
 
 TEST_F(ChunkedProto, HasNoPageInTwoRunsAndBytesAtMultiplesOf64) {

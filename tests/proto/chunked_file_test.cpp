@@ -29,6 +29,7 @@
 #include "proto/internal/chunked_file.hpp"
 #include "shapes.pb.h"
 #include "support/fails.hpp"
+#include "support/peak_memory.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::proto {
@@ -263,6 +264,75 @@ TEST(ChunkedFile, IsRefusedByNameWhenItIsNotRight) {
 }
 
 // The n-th call of each kind fails: then the old message is there or the new one, whole.
+TEST(ChunkedFile, RefusesTreesOfAMillionLevels) {
+  std::string tree;  // Its bytes in reverse.
+  for (int i = 0; i < 1'000'000; ++i) {
+    for (const char field : {'\x12', '\x1a'}) {  // A field in a message, and that in a field.
+      std::string length;
+      for (std::size_t left = tree.size(); left > 0 || length.empty(); left >>= 7) {
+        length += static_cast<char>((left & 0x7F) | (left > 0x7F ? 0x80 : 0));
+      }
+      tree.append(length.rbegin(), length.rend());
+      tree += field;
+    }
+  }
+  std::string file;
+  auto writer = records::RecordWriter::append_to(file);
+  writer.write(std::string(tree.rbegin(), tree.rend()));
+  writer.finish();
+  All out;
+
+  EXPECT_THAT([&] { read_string(file, out); },
+              Fails(Errc::malformed_metadata, HasSubstr("does not say where chunks belong")));
+}
+
+/// Two records, of which the second one says that the first has so many bytes.
+std::string packed_file(std::string_view options, std::string_view record, std::uint64_t claimed_bytes,
+                        std::size_t bytes_behind) {
+  chunked::ChunkMetadata metadata;
+  metadata.mutable_message()->set_chunk_index(0);
+  chunked::ChunkInfo& info = *metadata.add_chunks();
+  info.set_type(chunked::ChunkInfo::MESSAGE);
+  info.set_size(claimed_bytes);
+  std::string file;
+  auto writer = records::RecordWriter::append_to(file, records::RecordOptions::parse(options));
+  info.set_offset(writer.write(record));
+  writer.write(metadata.SerializeAsString() + std::string(bytes_behind, '\0'));
+  writer.finish();
+  return file;
+}
+
+TEST(ChunkedFile, UnpacksNoMoreThanItSays) {
+  if (const char* why = testing::why_no_peak_memory(); *why != '\0') {
+    GTEST_SKIP() << why;
+  }
+  constexpr std::size_t kBomb = std::size_t{300} << 20;
+  constexpr std::size_t kMostBytes = std::size_t{20} << 20;
+  for (const auto& [codec, options] :
+       {std::pair(records::Codec::brotli, "brotli:1"), std::pair(records::Codec::zstd, "zstd:1")}) {
+    if (!records::is_built_in(codec)) {
+      continue;
+    }
+    const std::string in_chunk = packed_file(options, std::string(kBomb, '\0'), 10, 0);
+    const std::string in_metadata = packed_file(options, "", 0, kBomb);
+    for (const std::string& file : {in_chunk, in_metadata}) {
+      const auto read_it = [&file = file] {
+        All out;
+        read_string(file, out);
+      };
+      const std::optional<std::size_t> bytes = testing::peak_growth([&] {
+        try {
+          read_it();
+        } catch (const Error&) {
+          // Its memory is what is asked for.
+        }
+      });
+      EXPECT_LT(bytes.value_or(kMostBytes), kMostBytes) << options;
+      EXPECT_THAT(read_it, Fails(Errc::malformed_metadata, HasSubstr("most_record_bytes"))) << options;
+    }
+  }
+}
+
 TEST(ChunkedFile, IsTheOldOneOrTheNewOneWhateverFails) {
   const All old_message = message_of(1);
   const All new_message = message_of(1000);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "shapes.pb.h"
 #include "shapes3.pb.h"
 #include "support/fails.hpp"
+#include "support/peak_memory.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -27,6 +29,7 @@ using cairn::test::shapes::All;
 using cairn::test::shapes::Leaf;
 using cairn::test::shapes::Strict;
 using cairn::test::shapes3::Modern;
+using ::testing::AllOf;
 using testing::Fails;
 using ::testing::HasSubstr;
 
@@ -290,6 +293,10 @@ TEST(Merge, RefusesTreesThatDoNotFit) {
        Errc::malformed_metadata,
        "2000000 elements before it are in no chunk"},
       {{all},
+       field("36[1099511627776]", 0),
+       Errc::malformed_metadata,
+       "1099511627776 elements before it are in no chunk, and 65536 are allowed"},
+      {{all},
        field("36[18446744073709551615]", 0),
        Errc::malformed_metadata,
        "elements before it are in no chunk"},
@@ -321,6 +328,104 @@ TEST(Merge, RefusesTreesAndPathsWithoutEnd) {
   long_field.mutable_field_tag()->DeleteSubrange(1001, 1000);
   EXPECT_THAT([&] { merge({}, tree, out); },
               Fails(Errc::malformed_metadata, HasSubstr("more than 1000 levels deep")));
+}
+
+/// Many entries of a map, at the end of a long path, have a chunk each.
+chunked::ChunkMetadata far_below_the_root(int chunks) {
+  chunked::ChunkMetadata stored;
+  chunked::ChunkedField& child = *stored.mutable_message()->add_chunked_fields();
+  for (int i = 0; i < 900; ++i) {
+    child.add_field_tag()->set_field(71);
+  }
+  for (int i = 0; i < chunks; ++i) {
+    chunked::ChunkedField& entry = *child.mutable_message()->add_chunked_fields();
+    entry.add_field_tag()->set_field(54);
+    entry.add_field_tag()->mutable_map_key()->set_ui32(static_cast<std::uint32_t>(i));
+    entry.mutable_message()->set_chunk_index(static_cast<std::uint64_t>(i));
+    chunked::ChunkInfo& info = *stored.add_chunks();
+    info.set_type(chunked::ChunkInfo::BYTES);
+    info.set_size(1);
+  }
+  return stored;
+}
+
+TEST(Merge, TakesNoMemoryForPathsThatAreLongAndAlike) {
+  if (const char* why = testing::why_no_peak_memory(); *why != '\0') {
+    GTEST_SKIP() << why;
+  }
+  const chunked::ChunkMetadata stored = far_below_the_root(20'000);
+
+  const std::optional<std::size_t> merge_bytes = testing::peak_growth([&] {
+    All out;
+    Merger merger(stored, out);
+    for (const std::uint64_t chunk : merger.wanted()) {
+      merger.add(chunk, std::string("x"));
+    }
+    static_cast<void>(merger.finish());
+  });
+  const std::optional<std::size_t> part_bytes = testing::peak_growth([&] {
+    All out;
+    Merger merger(stored, *All::descriptor(), parse_path("c_all"), out);
+  });
+  const std::optional<std::size_t> text_bytes =
+      testing::peak_growth([&] { static_cast<void>(ChunkPaths(stored, All::descriptor()).text(19'999)); });
+
+  const std::size_t most_bytes = 64 * stored.ByteSizeLong();
+  EXPECT_LT(merge_bytes.value_or(most_bytes), most_bytes);
+  EXPECT_LT(part_bytes.value_or(most_bytes), most_bytes);
+  EXPECT_LT(text_bytes.value_or(most_bytes), most_bytes);
+  EXPECT_THAT(ChunkPaths(stored, All::descriptor()).text(19'999),
+              ::testing::Optional(::testing::EndsWith("child.m_uint32[19999]")));
+}
+
+TEST(Merge, NamesLongPathsByTheirEnds) {
+  chunked::ChunkMetadata stored = far_below_the_root(2);
+  stored.mutable_chunks(1)->set_type(chunked::ChunkInfo::MESSAGE);
+  All out;
+  Merger merger(stored, out);
+
+  EXPECT_THAT([&] { merger.add(1, std::string("x")); },
+              Fails(Errc::malformed_metadata, AllOf(HasSubstr("chunk 1 at child.child."), HasSubstr(" ... "),
+                                                    HasSubstr(".child.m_uint32[1]: it is a message"))));
+}
+
+TEST(Merge, RemarksOnTheFirstHundredNumbersOnly) {
+  std::string tree;
+  std::vector<Chunk> chunks;
+  for (int i = 0; i < 200; ++i) {
+    tree += field("52{i32: " + std::to_string(i) + "}.3[0]", 2 * i + 1);
+    tree += field("52{i32: " + std::to_string(i) + "}", 2 * i);
+    chunks.push_back(message_chunk<Leaf>("numbers: 0"));
+    chunks.push_back(bytes_chunk("1234"));
+  }
+  Merged notices;
+
+  merged_text<All>(chunks, tree, &notices);
+
+  EXPECT_EQ(notices.remarks.size(), 100U);
+}
+
+TEST(Merge, MakesMessagesAgainThatAnotherFieldOfTheirOneofHasTakenAway) {
+  EXPECT_EQ(merged_text<All>({bytes_chunk("x"), bytes_chunk("7"), bytes_chunk("5")},
+                             "chunked_fields { message { " + field("43.15", 0) + "} } " + field("41", 1) +
+                                 field("43.3", 2)),
+            "c_all { f_int32: 5 }");
+}
+
+TEST(Merge, TakesPathsOfAMillionTagsForPartsThatAreNotThere) {
+  std::string path = "child";
+  for (int i = 1; i < 1'000'000; ++i) {
+    path += ".child";
+  }
+  const chunked::ChunkMetadata stored = far_below_the_root(1);
+  All out;
+
+  EXPECT_THAT(
+      [&] {
+        Merger merger(stored, *All::descriptor(), parse_path(path), out);
+        static_cast<void>(merger.finish());
+      },
+      Fails(Errc::not_found, HasSubstr(" ... ")));
 }
 
 TEST(Merge, RefusesMoreBytesThanAllowed) {

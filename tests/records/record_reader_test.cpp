@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "records/layout.hpp"
 #include "records/records_file.hpp"
 #include "support/fails.hpp"
+#include "support/peak_memory.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::records {
@@ -236,6 +238,34 @@ TEST(RecordReaderCodecs, RefuseDataThatIsNotWhatItClaims) {
     EXPECT_THAT(reading(file_of_packed(codec, std::uint64_t{1} << 60, zeros)),
                 Fails(Errc::malformed_metadata))
         << "a larger one";
+  }
+}
+
+TEST(RecordReaderCodecs, UnpackNoMoreThanIsClaimedAndAllowed) {
+  if (const char* why = testing::why_no_peak_memory(); *why != '\0') {
+    GTEST_SKIP() << why;
+  }
+  constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // The window of brotli is some of it.
+  const std::string bomb(std::size_t{128} << 20, '\0');
+  ReaderOptions small;
+  small.most_record_bytes = std::uint64_t{1} << 20;
+  for (const Codec codec : codecs_built_in()) {
+    SCOPED_TRACE(name(codec));
+    const auto check = [&](std::string file, ReaderOptions options, const char* what) {
+      const std::function<void()> work = reading(std::move(file), options);
+      const std::optional<std::size_t> bytes = testing::peak_growth([&work] {
+        try {
+          work();
+        } catch (const Error&) {
+          // Its memory is what is asked for.
+        }
+      });
+      EXPECT_LT(bytes.value_or(kMostBytes), kMostBytes) << what;
+      EXPECT_THAT(work, Fails(Errc::malformed_metadata)) << what;
+    };
+    check(file_of_packed(codec, bomb.size(), bomb), small, "more than is allowed");
+    check(file_of_packed(codec, 1000, bomb), {}, "more than is claimed");
+    check(file_of_packed(codec, std::uint64_t{1} << 40, "abc"), {}, "a claim alone");
   }
 }
 

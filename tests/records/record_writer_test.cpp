@@ -93,7 +93,7 @@ TEST_P(RecordWriterCodecs, RecordsAroundTheSizesOfBlocksAndChunksComeBack) {
 }
 
 TEST_P(RecordWriterCodecs, ManyEmptyRecordsHavePositionsOfTheirOwn) {
-  const std::vector<std::string> records(std::size_t{1} << 17);
+  const std::vector<std::string> records(std::size_t{1} << 20);
 
   const WrittenRecords written = write_all(records, GetParam());
 

@@ -25,7 +25,7 @@ struct MergeOptions {
   /// Most bytes of all chunks together.
   std::uint64_t most_bytes = std::uint64_t{1} << 44;
   /// Most elements that are put in before an index which is not there yet.
-  std::uint64_t most_empty_elements = std::uint64_t{1} << 20;
+  std::uint64_t most_empty_elements = std::uint64_t{1} << 16;
   /// Required fields may be missing.
   bool allow_partial = false;
   /// Of a part of a message: a chunk that lies at its path, or nearest above it, has all of what lies there, as where
@@ -88,12 +88,26 @@ class Merger {
   std::unique_ptr<State> state_;
 };
 
-/// Returns the path of each chunk as text, which `parse_path` reads: empty for the message itself, nothing for a chunk
-/// that nothing refers to. Fields go by their names in `whole`, and by their numbers where that is null or lacks them.
-///
-/// Errors: Errc::malformed_metadata for a chunk number that is out of range or used twice, and for a tag of no kind.
-[[nodiscard]] std::vector<std::optional<std::string>> chunk_paths(
-    const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor* whole = nullptr);
+/// The paths of chunks, for people and tools. They are made into text when somebody asks, for texts may have very many
+/// more characters than the tree.
+class ChunkPaths {
+ public:
+  /// Fields go by their names in `whole`, and by their numbers where that is null or lacks them. `stored` is not needed
+  /// any more when this has returned.
+  ///
+  /// Errors: Errc::malformed_metadata for a chunk number that is out of range or used twice, for a tag of no kind, and
+  ///         for what is deeper than a merge takes.
+  explicit ChunkPaths(const chunked::ChunkMetadata& stored,
+                      const google::protobuf::Descriptor* whole = nullptr);
+
+  /// Returns the path of one of the chunks, which `parse_path` reads: empty for the message itself, nothing for a chunk
+  /// that nothing refers to.
+  [[nodiscard]] std::optional<std::string> text(std::size_t chunk) const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
 
 /// Returns the type of the message at a path.
 ///

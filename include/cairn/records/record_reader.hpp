@@ -88,7 +88,7 @@ class RecordReader {
   explicit RecordReader(std::unique_ptr<State> state);
   friend RecordReader open_records(io::Syscalls& syscalls, const std::filesystem::path& path,
                                    ReaderOptions options);
-  friend RecordReader another_reader(const RecordReader& reader);
+  friend RecordReader another_reader(const RecordReader& reader, ReaderOptions options);
 
   std::unique_ptr<State> state_;
 };

@@ -17,6 +17,6 @@ namespace cairn::records {
                                           const RecordOptions& options = {});
 
 /// Returns another reader of the same file, which is open already, or of the same bytes; it stands at the first record.
-[[nodiscard]] RecordReader another_reader(const RecordReader& reader);
+[[nodiscard]] RecordReader another_reader(const RecordReader& reader, ReaderOptions options);
 
 }  // namespace cairn::records
