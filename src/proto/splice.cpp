@@ -20,11 +20,18 @@ using google::protobuf::Reflection;
 void append_messages(Message& from, Message& to, const FieldDescriptor& field) {
   const Reflection& reflection = *to.GetReflection();
   std::vector<Message*> elements(static_cast<std::size_t>(reflection.FieldSize(from, &field)));
-  for (auto element = elements.rbegin(); element != elements.rend(); ++element) {
-    *element = reflection.UnsafeArenaReleaseLast(&from, &field);
+  std::vector<std::unique_ptr<Message>> owners(from.GetArena() == nullptr ? elements.size() : 0);
+  for (std::size_t i = elements.size(); i-- > 0;) {
+    elements[i] = reflection.UnsafeArenaReleaseLast(&from, &field);
+    if (!owners.empty()) {
+      owners[i].reset(elements[i]);  // Until the list has it, which may not be able to grow.
+    }
   }
-  for (Message* element : elements) {
-    reflection.UnsafeArenaAddAllocatedMessage(&to, &field, element);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    reflection.UnsafeArenaAddAllocatedMessage(&to, &field, elements[i]);
+    if (!owners.empty()) {
+      static_cast<void>(owners[i].release());
+    }
   }
 }
 
