@@ -80,9 +80,9 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
 
 /// Has the memory made and mapped that the saves to come want, so that the first is as fast as any.
 void FlashCheckpointer::State::make_ready(const FlashResumed& resumed) {
-  const bool is_here = resumed.from == ResumedFrom::memory;
   std::vector<std::uint64_t> sizes;
   try {
+    const bool is_here = resumed.from == ResumedFrom::memory;
     const auto path = is_here ? memory.path(resumed.step) : disk.info(resumed.step).path;
     const auto opened = store::CommittedDirectory::open(syscalls, path);
     for (const store::FileEntry& file : opened.manifest().files) {
@@ -90,10 +90,8 @@ void FlashCheckpointer::State::make_ready(const FlashResumed& resumed) {
     }
   } catch (const Error&) {  // The saves make what they need.
   }
-  persister.post([this, is_here, step = resumed.step, sizes = std::move(sizes)] {
-    if (is_here) {
-      memory.warm(step);
-    }
+  persister.post([this, sizes = std::move(sizes)] {
+    memory.warm();
     memory.prepare(sizes, [this] {
       const MutexLock lock(mutex);
       return in_flight != nullptr || waiting != nullptr || is_closed;  // They make what they need.

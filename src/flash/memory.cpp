@@ -272,12 +272,12 @@ bool Memory::has(std::uint64_t step) const {
                      [step](const Image& image) { return is_of(image, step); });
 }
 
-std::size_t Memory::most_images() const {
+std::size_t Memory::most_images(std::uint64_t wanted) const {
   if (has_room_for_one_) {
     return 1;
   }
   const std::uint64_t largest =
-      std::accumulate(images_.begin(), images_.end(), std::uint64_t{0},
+      std::accumulate(images_.begin(), images_.end(), wanted,
                       [](std::uint64_t most, const Image& image) { return std::max(most, image.bytes); });
   if (options_.limit_bytes == 0 || largest == 0) {
     return kTwoImages;
@@ -301,7 +301,7 @@ bool Memory::is_there() const {
                   path_.string()));
 }
 
-bool Memory::make_room(std::uint64_t step) {
+bool Memory::make_room(std::uint64_t step, std::uint64_t wanted) {
   const MutexLock lock(mutex_);
   const bool is_taken =
       std::any_of(images_.begin(), images_.end(), [step](const Image& image) { return is_of(image, step); });
@@ -309,9 +309,9 @@ bool Memory::make_room(std::uint64_t step) {
     return false;
   }
   std::vector<Image> left = images_;  // Those that nobody is known to read.
-  while (images_.size() >= most_images()) {
+  while (images_.size() >= most_images(wanted)) {
     const std::optional<std::size_t> index =
-        image_to_retire(left, most_images() == 1, options_.may_lose_the_only_image);
+        image_to_retire(left, most_images(wanted) == 1, options_.may_lose_the_only_image);
     if (!index) {
       return false;
     }
@@ -321,12 +321,22 @@ bool Memory::make_room(std::uint64_t step) {
       left[*index].is_wanted = true;
     }
   }
+  if (options_.limit_bytes != 0) {
+    const std::uint64_t taken =
+        std::accumulate(images_.begin(), images_.end(), std::uint64_t{0},
+                        [](std::uint64_t sum, const Image& image) { return sum + image.bytes; });
+    root_->allow(options_.limit_bytes - std::min(options_.limit_bytes, taken));
+  }
   return true;
 }
 
-bool Memory::has_run_out() {
+bool Memory::may_fit_yet(std::uint64_t& wanted) {
+  const std::uint64_t asked = root_->asked_bytes();
   const MutexLock lock(mutex_);
-  return !std::exchange(has_room_for_one_, true);
+  if (asked <= root_->allowed_bytes()) {
+    return !std::exchange(has_room_for_one_, true);
+  }
+  return asked > std::exchange(wanted, asked) && asked <= options_.limit_bytes;
 }
 
 bool Memory::try_retire(std::uint64_t step) {
@@ -350,10 +360,12 @@ bool Memory::try_retire(std::uint64_t step) {
   return true;
 }
 
-void Memory::warm(std::uint64_t step) noexcept {
-  try {
-    root_->warm(name_of(step));
-  } catch (const Error&) {  // The save that wants it maps it, or says why not.
+void Memory::warm() noexcept {
+  for (const Image& image : images()) {
+    try {
+      root_->warm(name_of(image.step));
+    } catch (const Error&) {  // The save that wants it maps it, or says why not.
+    }
   }
 }
 

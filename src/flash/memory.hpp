@@ -81,13 +81,15 @@ class Memory {
   ///
   /// Errors: Errc::invalid_argument: another directory has its name by now; it is named.
   [[nodiscard]] bool is_there() const;
-  /// Makes room for the image of a step; a damaged one that has its name goes. False when none may give way.
-  [[nodiscard]] bool make_room(std::uint64_t step);
-  /// There was no memory for it: from here on there is room for one image. False when that was known.
-  [[nodiscard]] bool has_run_out();
+  /// Makes room for the image of a step, which takes `wanted` bytes at least; a damaged one that has its name goes.
+  /// False when none may give way.
+  [[nodiscard]] bool make_room(std::uint64_t step, std::uint64_t wanted);
+  /// There was no memory for it. Where it is the limit that it has reached, `wanted` says by how much; else there is
+  /// room for one image from here on. False when there is no use in making more room.
+  [[nodiscard]] bool may_fit_yet(std::uint64_t& wanted);
 
-  /// Maps an image before its memory is wanted again, and what the next save may take.
-  void warm(std::uint64_t step) noexcept;
+  /// Maps the images before their memory is wanted again, the oldest first, and what the next save may take.
+  void warm() noexcept;
   /// Makes memory for as many images with files of these sizes as there is none for, until `is_over`.
   void prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) noexcept;
   /// An image is complete.
@@ -109,7 +111,7 @@ class Memory {
   void find_images() CAIRN_REQUIRES(mutex_);
   /// False when somebody reads it.
   [[nodiscard]] bool try_retire(std::uint64_t step) CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] std::size_t most_images() const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t most_images(std::uint64_t wanted = 0) const CAIRN_REQUIRES(mutex_);
 
   const Options options_;
   io::Syscalls& syscalls_;

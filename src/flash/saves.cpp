@@ -24,6 +24,7 @@ namespace {
 
 bool is_out_of_memory(std::error_code code) {
   return code == std::errc::no_space_on_device || code == std::errc::not_enough_memory ||
+         code == std::errc::file_too_large ||
          code == std::error_code(EDQUOT, std::system_category());
 }
 
@@ -122,7 +123,8 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
     return nullptr;
   }
   std::shared_ptr<FlashSave> save;
-  while (!save && memory.make_room(step)) {
+  std::uint64_t wanted = 0;  // By the step, as far as that is known.
+  while (!save && memory.make_room(step, wanted)) {
     try {
       AsyncResponse response = save_checkpointables_async(memory.path(step), items, into, context);
       save = std::make_shared<FlashSave>(step, std::move(response), is_due_on_disk);
@@ -130,12 +132,16 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
       if (!is_out_of_memory(error.code())) {
         throw;
       }
-      if (!memory.has_run_out()) {
+      if (!memory.may_fit_yet(wanted)) {
+        if (!std::exchange(is_reported_full, true)) {
+          report(with_context(std::current_exception(), fmt::format("step {} is not kept in memory", step)));
+        }
         return nullptr;
       }
     }
   }
   if (save) {
+    is_reported_full = false;
     {
       const MutexLock lock(mutex);
       in_flight = save;

@@ -95,6 +95,7 @@ struct FlashCheckpointer::State {
   bool is_giving_up CAIRN_GUARDED_BY(mutex) = false;
   async::Event interrupted CAIRN_GUARDED_BY(mutex);  // There is something better to do than to try again.
   bool is_reported_gone = false;                     // Of the thread that saves.
+  bool is_reported_full = false;                     // Likewise.
   bool has_saved_preempted = false;                  // Likewise.
   std::optional<std::chrono::steady_clock::time_point> last_image;  // Likewise: when its save was called.
   training::SaveCosts image_costs{clock};

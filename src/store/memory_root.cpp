@@ -105,6 +105,7 @@ MemoryRoot::~MemoryRoot() {
 
 void MemoryRoot::begin() {
   claim_->renew();
+  asked_bytes_ = 0;
   spare_.look();
   mappings_.begin_round();
 }
@@ -165,6 +166,11 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
 
 std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const io::Directory& directory,
                                                      std::string_view relative, io::NewFileOptions options) {
+  if ((asked_bytes_ += options.expected_bytes) > allowed_bytes_) {
+    throw Error(std::error_code(ENOSPC, std::system_category()),
+                fmt::format("{}: a checkpoint with it takes more than the limit of the memory leaves, {} bytes",
+                            (directory.path() / relative).string(), allowed_bytes_.load()));
+  }
   options.is_filled_in_place = true;
   options.mappings = &mappings_;
   const std::size_t slash = relative.rfind('/');  // Each lies in the directory of its checkpointable.

@@ -2,6 +2,7 @@
 #include "flash/internal/agent.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -38,9 +40,9 @@ class Agents : public testing::ApiTest {
   [[nodiscard]] std::filesystem::path memory() const { return *above_ / "run"; }
   [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
 
-  [[nodiscard]] std::unique_ptr<testing::Process> start(std::vector<std::string> program,
-                                                        int restarts = 0) const {
-    std::vector<std::string> words = {memory(), root(), "100", std::to_string(restarts)};
+  [[nodiscard]] std::unique_ptr<testing::Process> start(std::vector<std::string> program, int restarts = 0,
+                                                        const char* grace_ms = "100") const {
+    std::vector<std::string> words = {memory(), root(), grace_ms, std::to_string(restarts)};
     words.insert(words.end(), program.begin(), program.end());
     return std::make_unique<testing::Process>(CAIRN_LAST_WORD, std::move(words));
   }
@@ -103,6 +105,57 @@ TEST_F(Agents, PassATermOnAndPersistTheNewest) {
 
   ASSERT_TRUE(on_disk());
   EXPECT_GE(*on_disk(), 1u);
+}
+
+TEST_F(Agents, EndAtASecondSignal) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::unique_ptr<testing::Process> agent =
+      start({"sh", "-c", "trap '' TERM INT; echo $$; exec sleep 60 2>&1"}, 0, "60000");
+  const std::string program = agent->next_line();
+
+  agent->signal(SIGTERM);
+  agent->signal(SIGINT);
+  agent->await_end();
+
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_EQ(::kill(std::stoi(program), SIGKILL), 0) << "it is left as it is";
+}
+
+TEST_F(Agents, ThatAreStoppedCostSavesNothing) {
+  const std::unique_ptr<testing::Process> agent = start(flasher());
+  EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
+  agent->signal(SIGSTOP);
+
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+  }
+
+  agent->signal(SIGCONT);
+  agent->signal(SIGTERM);
+  const std::optional<std::uint64_t> last = last_saved(agent->finish());
+  ASSERT_TRUE(on_disk());
+  EXPECT_GE(*on_disk(), last.value_or(4));
+}
+
+TEST_F(Agents, ThatAreKilledWithTheirProgramLeaveAllToTheNext) {
+  std::optional<std::uint64_t> last;
+  {
+    const std::unique_ptr<testing::Process> agent = start(flasher());
+    EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
+    EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+    EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+    agent->signal(SIGKILL);
+    last = last_saved(agent->finish()).value_or(1);
+  }
+
+  const std::unique_ptr<testing::Process> next = start({});  // It serves.
+  for (int looks = 0; looks < 500 && on_disk() < last; ++looks) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+
+  EXPECT_GE(on_disk(), last);
+  next->signal(SIGTERM);
+  static_cast<void>(next->finish());
 }
 
 TEST_F(Agents, PersistNothingThatIsThere) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -14,7 +15,7 @@
 
 #include "cairn/api/find.hpp"
 
-#include "api/fixture.hpp"
+#include "flash/fixture.hpp"
 #include "flash/steps.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
@@ -29,80 +30,7 @@ using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
 
-class FlashCheckpointers : public testing::ApiTest {
- protected:
-  FlashCheckpointers() : ApiTest(telling(this)) {}
-
-  static ContextOptions telling(FlashCheckpointers* test) {
-    ContextOptions options = small();
-    options.on_lost_failure = [test](const std::string&, const std::exception_ptr& failure) {
-      ++test->told_;
-      test->last_told_ = describe(failure);
-    };
-    return options;
-  }
-
-  void SetUp() override {
-    if (!std::filesystem::is_directory(testing::kSharedMemory)) {
-      GTEST_SKIP() << "no " << testing::kSharedMemory;
-    }
-    above_ = std::make_unique<testing::TempDir>(testing::kSharedMemory);
-    options_.memory = memory();
-    options_.disk.save = save_when::every_steps(1'000'000);
-    start();
-  }
-
-  void TearDown() override { run_.reset(); }
-
-  [[nodiscard]] std::filesystem::path memory() const { return *above_ / "run"; }
-  [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
-  [[nodiscard]] std::filesystem::path image(std::uint64_t step) const {
-    return memory() / "r00000" / std::to_string(step);
-  }
-
-  void start() { run_ = std::make_unique<FlashCheckpointer>(root(), options_, *context_); }
-  void start_again() {
-    run_.reset();
-    start();
-  }
-
-  FlashResponse save(std::uint64_t step, const StepOptions& how = {}) {
-    const Tree state = state_at(step);
-    FlashResponse response = run_->save(step, {{"state", state}}, how);
-    response.wait_in_memory();
-    return response;
-  }
-  static StepOptions forced() {
-    StepOptions how;
-    how.force = true;
-    return how;
-  }
-
-  void expect_resumed(std::uint64_t step, ResumedFrom from) {
-    std::optional<FlashResumed> resumed = run_->resume({"state"});
-    ASSERT_TRUE(resumed);
-    EXPECT_EQ(resumed->step, step) << resumed->why;
-    EXPECT_EQ(resumed->from, from) << resumed->why;
-    EXPECT_EQ(resumed->loaded.take<Tree>("state"), state_at(step));
-  }
-
-  /// Changes a byte of the arrays.
-  void alter(std::uint64_t step) const {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(image(step))) {
-      if (entry.is_regular_file() && entry.file_size() > (std::uintmax_t{1} << 20)) {
-        std::string text = testing::read_text(entry.path());
-        text.back() = static_cast<char>(text.back() ^ 1);
-        testing::write_text(entry.path(), text);
-      }
-    }
-  }
-
-  int told_ = 0;
-  std::string last_told_;
-  std::unique_ptr<testing::TempDir> above_;
-  FlashOptions options_;
-  std::unique_ptr<FlashCheckpointer> run_;
-};
+using FlashCheckpointers = FlashTest;
 
 TEST_F(FlashCheckpointers, KeepEachStepInMemoryAndSomeOnDisk) {
   options_.disk.save = save_when::every_steps(2);
@@ -182,6 +110,24 @@ TEST_F(FlashCheckpointers, HaveMemoryMadeWhenTheyGoOn) {
   save(2);
   save(3);
   EXPECT_EQ(run_->latest_in_memory(), 3u);
+}
+
+TEST_F(FlashCheckpointers, HaveAllImagesMappedWhenTheyGoOn) {
+  const auto is_mapped = [&](std::uint64_t step) {
+    std::ifstream maps("/proc/self/maps");
+    const std::string text{std::istreambuf_iterator<char>(maps), {}};
+    return text.find(image(step).native() + "/") != std::string::npos;
+  };
+  save(1);
+  save(2);
+  start_again();
+  EXPECT_FALSE(is_mapped(1));
+
+  expect_resumed(2, ResumedFrom::memory);
+  run_->wait();
+
+  EXPECT_TRUE(is_mapped(1)) << "the next save takes its memory";
+  EXPECT_TRUE(is_mapped(2));
 }
 
 TEST_F(FlashCheckpointers, SkipASaveWhileNoImageMayGiveWay) {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -15,6 +19,8 @@
 
 #include "api/fixture.hpp"
 #include "flash/steps.hpp"
+#include "support/dice.hpp"
+#include "support/number_from.hpp"
 #include "support/process.hpp"
 #include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
@@ -150,6 +156,58 @@ TEST_F(KilledPrograms, LoseNothingAtWhicheverCallTheyDie) {
     const std::string name = entry.path().filename();
     EXPECT_FALSE(name.starts_with(".tmp-") || name.starts_with(".trash-")) << name;
   }
+}
+
+/// Programs are killed at moments that the dice choose, and the next ones begin at once. An agent serves meanwhile, and
+/// is killed, too.
+TEST_F(KilledPrograms, NeverGoBackBesideAgentsAndTheNext) {
+  const std::uint64_t seed = testing::number_from("CAIRN_FLASH_SEED", 1);
+  const std::uint64_t kills = testing::number_from("CAIRN_FLASH_KILLS", testing::kHasSanitizer ? 20 : 100);
+  testing::Dice dice(seed);
+  const auto serve = [&] {
+    return std::make_unique<testing::Process>(CAIRN_LAST_WORD,
+                                              std::vector<std::string>{memory(), root(), "100", "0"});
+  };
+  std::unique_ptr<testing::Process> agent = serve();
+  std::unique_ptr<testing::Process> before;  // Being taken apart by the kernel.
+  std::optional<std::uint64_t> reached;
+  for (std::uint64_t kill = 0; kill < kills; ++kill) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << ", kill " << kill);
+    std::unique_ptr<testing::Process> program = start(1 + dice.below(9));
+    std::optional<std::uint64_t> said;
+    for (std::size_t lines = dice.below(6); lines > 0; --lines) {
+      const std::string line = program->next_line();
+      ASSERT_THAT(line, ::testing::Not(StartsWith("failed")));
+      if (line.starts_with("resumed ")) {
+        ASSERT_TRUE(!reached || (line != "resumed none" && std::stoull(line.substr(8)) >= *reached)) << line;
+      } else if (line.starts_with("saved ")) {
+        said = std::stoull(line.substr(6));
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(dice.below(20'000)));
+    program->signal(SIGKILL);
+    reached = std::max(reached, said);
+    before = std::move(program);
+    if (dice.one_in(10)) {
+      agent->signal(SIGKILL);
+      agent = serve();
+    }
+  }
+  agent->signal(SIGTERM);
+  static_cast<void>(agent->finish());
+
+  const std::unique_ptr<FlashCheckpointer> next = open();
+  std::optional<FlashResumed> resumed = next->resume({"state"});
+  ASSERT_TRUE(resumed);
+  EXPECT_GE(resumed->step, reached);
+  EXPECT_TRUE(resumed->passed_over.empty());
+  EXPECT_EQ(resumed->loaded.take<Tree>("state"), state_at(resumed->step));
+  const std::vector<std::uint64_t> on_disk = next->disk().steps();
+  for (const std::uint64_t step : on_disk) {
+    EXPECT_EQ(next->disk().load(step, {"state"}).take<Tree>("state"), state_at(step));
+  }
+  std::cout << "flash: (seed " << seed << ") " << kills << " kills, " << resumed->step << " steps, "
+            << on_disk.size() << " on disk" << std::endl;
 }
 
 }  // namespace

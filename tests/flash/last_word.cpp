@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has the last word for a program: `last_word MEMORY ROOT GRACE_MS RESTARTS PROGRAM ARGUMENTS…`.
+// Has the last word for a program: `last_word MEMORY ROOT GRACE_MS RESTARTS [PROGRAM ARGUMENTS…]`; without one it
+// serves whoever uses the memory.
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -11,7 +12,7 @@
 
 int main(int count, char** arguments) {
   constexpr int kFirst = 5;
-  if (count <= kFirst) {
+  if (count < kFirst) {
     return 2;
   }
   try {

@@ -160,7 +160,7 @@ TEST_F(Memories, AreCleanedOfWhatWasNotFinished) {
   EXPECT_FALSE(std::filesystem::exists(options_.memory / "r00000" / (".trash-4-" + uuid)));
   ASSERT_EQ(memory->images().size(), 1u);
   EXPECT_TRUE(memory->images()[0].is_damaged);
-  EXPECT_TRUE(memory->make_room(3));
+  EXPECT_TRUE(memory->make_room(3, 0));
   EXPECT_FALSE(std::filesystem::exists(options_.memory / "r00000/3"));
 }
 

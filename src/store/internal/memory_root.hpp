@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,10 +50,15 @@ class MemoryRoot {
   ///
   /// Errors: as ProgramClaim::renew.
   void begin();
+  /// Says how many bytes of files the checkpoints to come may have, each of them.
+  void allow(std::uint64_t bytes) noexcept { allowed_bytes_ = bytes; }
+  [[nodiscard]] std::uint64_t allowed_bytes() const noexcept { return allowed_bytes_; }
+  /// Returns how many the files have that the last one was to have; a file that was refused is one of them.
+  [[nodiscard]] std::uint64_t asked_bytes() const noexcept { return asked_bytes_; }
   /// Creates a file that is filled where it lies: of a spare one, where there is one that is large enough. Where there
   /// is no memory left, spare files give theirs back first.
   ///
-  /// Errors: as io::DurableFile::create.
+  /// Errors: ENOSPC beyond what is allowed; as io::DurableFile::create.
   [[nodiscard]] std::unique_ptr<io::NewFile> create_file(io::Engine& engine, const io::Directory& directory,
                                                          std::string_view relative,
                                                          io::NewFileOptions options);
@@ -87,6 +93,8 @@ class MemoryRoot {
   SpareFiles spare_;
   io::MappedFiles mappings_;
   std::atomic<std::uint64_t> prepared_{0};  // Names the next one.
+  std::atomic<std::uint64_t> allowed_bytes_{std::numeric_limits<std::uint64_t>::max()};
+  std::atomic<std::uint64_t> asked_bytes_{0};
 };
 
 }  // namespace cairn::store
