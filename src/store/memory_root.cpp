@@ -167,9 +167,10 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
 std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const io::Directory& directory,
                                                      std::string_view relative, io::NewFileOptions options) {
   if ((asked_bytes_ += options.expected_bytes) > allowed_bytes_) {
-    throw Error(std::error_code(ENOSPC, std::system_category()),
-                fmt::format("{}: a checkpoint with it takes more than the limit of the memory leaves, {} bytes",
-                            (directory.path() / relative).string(), allowed_bytes_.load()));
+    throw Error(
+        std::error_code(ENOSPC, std::system_category()),
+        fmt::format("{}: a checkpoint with it takes more than the limit of the memory leaves, {} bytes",
+                    (directory.path() / relative).string(), allowed_bytes_.load()));
   }
   options.is_filled_in_place = true;
   options.mappings = &mappings_;

@@ -235,9 +235,12 @@ TEST_F(FlashFaults, NothingIsLeftOfWhatAFileHeldBefore) {
     return tree;
   };
   std::uint64_t step = 0;
-  const std::array<std::pair<std::size_t, std::size_t>, 6> sizes = {
-      {{3 * kMiB, 3 * kMiB}, {3 * kMiB, 3 * kMiB}, {kMiB + 1, 2 * kMiB + 3},
-       {2 * kMiB + 5, kMiB + 7}, {7, 2 * kMiB}, {2 * kMiB, 1}}};
+  const std::array<std::pair<std::size_t, std::size_t>, 6> sizes = {{{3 * kMiB, 3 * kMiB},
+                                                                     {3 * kMiB, 3 * kMiB},
+                                                                     {kMiB + 1, 2 * kMiB + 3},
+                                                                     {2 * kMiB + 5, kMiB + 7},
+                                                                     {7, 2 * kMiB},
+                                                                     {2 * kMiB, 1}}};
   for (const auto& [first, second] : sizes) {
     const Tree tree = tree_of(first, second);
     run_->save(++step, {{"state", tree}}).wait();
