@@ -24,8 +24,7 @@ namespace {
 
 bool is_out_of_memory(std::error_code code) {
   return code == std::errc::no_space_on_device || code == std::errc::not_enough_memory ||
-         code == std::errc::file_too_large ||
-         code == std::error_code(EDQUOT, std::system_category());
+         code == std::errc::file_too_large || code == std::error_code(EDQUOT, std::system_category());
 }
 
 }  // namespace
