@@ -472,6 +472,7 @@ int SimulatedProcess::try_lock(int fd) noexcept {
 }
 
 int SimulatedProcess::file_system(int) noexcept {
+  const Call call(*this);
   return static_cast<int>(io::FileSystem::local);
 }
 
