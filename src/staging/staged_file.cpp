@@ -183,14 +183,16 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
   std::exception_ptr failure;
   try {
     co_await self->may_create_.wait();
-    std::function<void()> create = [&self] {
+    std::unique_ptr<io::NewFile> created;  // The others on the strand see it when it is there.
+    std::function<void()> create = [&self, &created] {
       const observe::WorkSpan span(self->plane_->meter, Work::create, self->name_, 0, self->file_bytes_);
       io::NewFileOptions options;
       options.expected_bytes = self->file_bytes_;
       options.is_filled_in_place = self->is_in_memory_;
-      self->file_ = self->create_(options);
+      created = self->create_(options);
     };
     co_await self->plane_->run_call(std::move(create));
+    self->file_ = std::move(created);
     if (self->is_in_place()) {
       self->place_.release();  // It has no descriptor.
     }
