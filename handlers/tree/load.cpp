@@ -89,7 +89,8 @@ struct ObjectReader {
   const TreeLoadOptions* options = nullptr;
 
   /// Makes a tree of the bytes of one.
-  [[nodiscard]] Tree read(const formats::Index& of, std::string_view path, const Array& array) const;
+  [[nodiscard]] Tree read(const formats::Index& of, const formats::IndexEntry& entry,
+                          const Array& array) const;
 };
 
 /// Makes a tree of what was selected, and of its arrays.
@@ -112,7 +113,7 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
         add_list(assembler, one);
         break;
       case EntryKind::unread:
-        assembler.add(path, objects.read(index, path, *array++));
+        assembler.add(path, objects.read(index, one.entry, *array++));
         break;
       default:
         assembler.add(path, scalar_of(index, one, may_narrow));
@@ -122,9 +123,10 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
   return assembler.finish();
 }
 
-Tree ObjectReader::read(const formats::Index& of, std::string_view path, const Array& array) const {
-  const array_store::StoredObject object(*layout, of, path, array.view().bytes());
-  detail::check_left_out(object.index(), path, *options);
+Tree ObjectReader::read(const formats::Index& of, const formats::IndexEntry& entry,
+                        const Array& array) const {
+  const array_store::StoredObject object(*layout, of, entry, array.view().bytes());
+  detail::check_left_out(object.index(), entry.name, *options);
   TreeLoadOptions of_all;
   of_all.leave_out = true;
   const detail::Selection all = detail::select_all(object.index(), of_all);

@@ -58,6 +58,7 @@ struct ReadArray {
   DeviceCopier* copier = nullptr;      ///< Of the device that it goes to; null: the host's memory.
   bool is_plain = false;               ///< Its bytes in the file are its bytes in memory.
   bool has_form = false;  ///< It is stored as one slice, whose elements do not lie one behind the other.
+  bool is_raw = false;    ///< It is an object: its bytes are taken as they are.
   bool is_small = false;  ///< It is plain, and not worth memory of its own.
   std::size_t first = 0;  ///< Its number, or that of its first box, among the arrays that come of all.
   const ReadBoxes* boxes = nullptr;  ///< What is wanted of it; null: all, as one array.
@@ -94,6 +95,9 @@ struct LocatedArrays {
 /// Errors: those of plan_read that do not depend on the files.
 [[nodiscard]] LocatedArrays locate(const formats::Index& index, std::span<const WantedArray> wanted,
                                    const ReadOptions& options);
+
+/// How much memory is given for so many bytes of files of other programs.
+[[nodiscard]] std::uint64_t most_bytes_for(std::uint64_t bytes) noexcept;
 
 /// Refuses arrays of other programs' files that are not located, are encoded in a way that is not read, or ask for more
 /// memory than most_bytes_of.

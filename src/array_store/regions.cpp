@@ -133,6 +133,7 @@ ReadArray describe_array(const Index& index, const WantedArray& wanted, const Re
                          std::deque<ReadBoxes>& boxes) {
   ReadArray array;
   array.stored = index.array(wanted.entry);
+  array.is_raw = wanted.entry.kind == formats::EntryKind::unread;
   array.dtype = array.stored.dtype;
   if (wanted.boxes != nullptr) {
     describe_boxes(*wanted.boxes, wanted.boxes->shards, options, array, boxes.emplace_back());
@@ -180,7 +181,7 @@ void add_slices(const Index& index, std::size_t number, ReadArray& array, Region
       regions_of(slice.file, regions, last).push_back({slice.offset, slice.offset + slice.size, number, i});
     }
     if (stored.slice_count == 1) {
-      array.has_form = slice.form != nullptr;
+      array.has_form = slice.form != nullptr && !array.is_raw;
       array.is_plain = is_plain(array, slice);
       array.is_small = array.is_plain && slice.size <= kMostSmallBytes;
       if (slice.is_whole) {
@@ -351,6 +352,10 @@ std::uint64_t most_bytes_of(const StoredFiles& files) {
   for (const std::string& file : files.names()) {
     bytes = saturated_sum(bytes, files.size_bytes(file).value_or(0));
   }
+  return most_bytes_for(bytes);
+}
+
+std::uint64_t most_bytes_for(std::uint64_t bytes) noexcept {
   return saturated_sum(std::uint64_t{16} << 20, checked_multiply<std::uint64_t>(bytes, 16).value_or(bytes));
 }
 

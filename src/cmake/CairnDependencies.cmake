@@ -48,6 +48,18 @@ else()
   set(CAIRN_CRC32 missing)
 endif()
 
+# Chunks of distributed checkpoints, and a codec of records.
+set(CAIRN_ZSTD_SOURCE missing)
+set(CAIRN_ZSTD_LIBRARY)
+if(NOT CAIRN_ZSTD STREQUAL "OFF")
+  pkg_check_modules(zstd QUIET IMPORTED_TARGET GLOBAL libzstd)
+endif()
+cairn_decide(CAIRN_HAS_ZSTD CAIRN_ZSTD "${zstd_FOUND}" libzstd-dev)
+if(CAIRN_HAS_ZSTD)
+  set(CAIRN_ZSTD_SOURCE zstd)
+  set(CAIRN_ZSTD_LIBRARY PkgConfig::zstd)
+endif()
+
 find_package(Eigen3 QUIET NO_MODULE)  # For a test and an example: the adapter is a header.
 
 find_package(Protobuf QUIET)
@@ -61,7 +73,6 @@ if(CAIRN_HAS_RECORDS)
   # Each codec is there or not: what needs one that is not gets an error with the name of its package.
   pkg_check_modules(brotli QUIET IMPORTED_TARGET GLOBAL libbrotlienc libbrotlidec)
   pkg_check_modules(snappy QUIET IMPORTED_TARGET GLOBAL snappy)
-  pkg_check_modules(zstd QUIET IMPORTED_TARGET GLOBAL libzstd)
 endif()
 
 if(NOT CAIRN_MPI STREQUAL "OFF")

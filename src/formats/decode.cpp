@@ -17,16 +17,21 @@
 #include "cairn/base/error.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
 
+#include "base/internal/checked.hpp"
 #include "base/internal/utf8.hpp"
 #include "formats/internal/dcp_metadata.hpp"
 #include "formats/internal/torch_archive.hpp"
+#include "formats/internal/zstd.hpp"
 
 namespace cairn::formats {
 namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr std::array kKnownCodecs = {kLatin1Codec, kTorchArchiveCodec};
+constexpr std::array kKnownCodecs = {kLatin1Codec, kTorchArchiveCodec, kZstdCodec};
+
+/// So much may stand around the elements of a slice: an archive's directory, say.
+constexpr std::uint64_t kMostAround = std::uint64_t{1} << 20;
 
 [[noreturn]] void refuse_encoded(const EncodedSlice& slice, std::string_view why) {
   throw Error(Errc::malformed_metadata, fmt::format("{}: {}", slice.name, why));
@@ -109,6 +114,9 @@ void check_codecs(const SliceForm& form, std::string_view path) {
       throw Error(Errc::feature_missing,
                   fmt::format("{}: its bytes are encoded with '{}', which is not read", shown(path), codec));
     }
+    if (codec == kZstdCodec && !can_read_zstd()) {
+      static_cast<void>(unpack_zstd({}, 0, fmt::format("{}: encoded with '{}'", shown(path), codec)));
+    }
   }
 }
 
@@ -116,6 +124,11 @@ Bytes decode(Bytes bytes, const EncodedSlice& slice, std::vector<std::byte>& mem
   for (const std::string& codec : slice.form.codecs) {
     if (codec == kTorchArchiveCodec) {
       bytes = unpack_tensor(bytes, slice, memory);
+    } else if (codec == kZstdCodec) {
+      const auto elements = checked_multiply<std::uint64_t>(slice.elements, bits(slice.dtype) / 8);
+      const std::uint64_t most = std::max(elements.value_or(0), slice.needed_bytes);
+      memory = unpack_zstd(bytes, checked_add(most, kMostAround).value_or(most), slice.name);
+      bytes = memory;
     } else {
       memory = decode_latin1(bytes, slice);
       bytes = memory;

@@ -191,8 +191,7 @@ class Resharding {
     array_store::ReadPlan plan = array_store::plan_read(tree.index, bytes_of, {}, *tree.files);
     Awaitable<> reading = array_store::read(tree.files, std::move(plan.pieces));
     async::start(own_.strand(), std::move(reading)).get();
-    const array_store::StoredObject object(*tree.layout, tree.index, entry.name,
-                                           plan.arrays[0].view().bytes());
+    const array_store::StoredObject object(*tree.layout, tree.index, entry, plan.arrays[0].view().bytes());
     const formats::Index& inner = object.index();
     const std::vector<std::string_view> first_names = inner.first_names();
     for (std::size_t i = 0; i < inner.size(); ++i) {

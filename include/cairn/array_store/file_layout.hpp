@@ -86,11 +86,14 @@ using FileLayouts = std::vector<std::shared_ptr<const FileLayout>>;
 /// Ownership: refers to the bytes.
 class StoredObject {
  public:
-  /// `path` is that of the object in the index `of`.
+  /// `entry` is that of the object in the index `of`; its bytes are as they are stored.
   ///
-  /// Errors: those of FileLayout::describe_object and of make_index.
-  StoredObject(const FileLayout& layout, const formats::Index& of, std::string_view path,
+  /// Errors: those of decode, FileLayout::describe_object and make_index. Memory: decoded bytes are no more than 16
+  ///         times as many, and 16 MiB.
+  StoredObject(const FileLayout& layout, const formats::Index& of, const formats::IndexEntry& entry,
                std::span<const std::byte> bytes);
+  StoredObject(const StoredObject&) = delete;
+  StoredObject& operator=(const StoredObject&) = delete;
 
   [[nodiscard]] const formats::Index& index() const noexcept { return *index_; }
   /// Takes arrays out of the bytes.
@@ -99,6 +102,7 @@ class StoredObject {
   [[nodiscard]] std::vector<Array> read(std::span<const WantedArray> wanted) const;
 
  private:
+  std::vector<std::byte> decoded_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const StoredFiles> files_;
   std::optional<formats::Index> index_;

@@ -20,6 +20,8 @@ namespace cairn::formats {
 
 /// The codec of bytes that are the code points of a text in UTF-8, as pickles of protocol 2 write them.
 inline constexpr std::string_view kLatin1Codec = "latin1";
+/// The codec of bytes that are frames of zstd, as torch.distributed.checkpoint calls it.
+inline constexpr std::string_view kZstdCodec = "stream.zstd/1";
 /// The codec of bytes that are an archive of torch.save with one tensor: decoded they are its elements, row-major and
 /// little-endian. So small parts of distributed checkpoints are read, together with what says where their elements lie.
 inline constexpr std::string_view kTorchArchiveCodec = "torch.save";
@@ -152,10 +154,11 @@ struct EncodedSlice {
 };
 
 /// Undoes the codecs of a slice, and swaps what is big-endian. Returns the bytes from its first element on: a part of
-/// `bytes`, or of `memory`, which is replaced.
+/// `bytes`, or of `memory`, which is replaced. Decoded bytes are no more than elements ask for, and 1 MiB.
 ///
-/// Errors: Errc::malformed_metadata when the bytes are not of those codecs, or are fewer than the slice needs;
-///         Errc::checksum_mismatch when an archive has a sum of its elements that is another.
+/// Errors: Errc::malformed_metadata when the bytes are not of those codecs, or are fewer than the slice needs, or more;
+///         Errc::checksum_mismatch when an archive has a sum of its elements that is another; Errc::feature_missing, as
+///         check_codecs.
 [[nodiscard]] std::span<const std::byte> decode(std::span<const std::byte> bytes, const EncodedSlice& slice,
                                                 std::vector<std::byte>& memory);
 

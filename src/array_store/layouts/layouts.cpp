@@ -165,15 +165,24 @@ Awaitable<formats::Index> locate_wanted(std::shared_ptr<const StoredFiles> files
   co_return formats::with_located(std::move(index), located, numbers);
 }
 
-StoredObject::StoredObject(const FileLayout& layout, const formats::Index& of, std::string_view path,
-                           std::span<const std::byte> bytes)
+StoredObject::StoredObject(const FileLayout& layout, const formats::Index& of,
+                           const formats::IndexEntry& entry, std::span<const std::byte> bytes)
     : bytes_(bytes) {
-  formats::ForeignCatalogue contents = layout.describe_object(path, bytes);
+  const std::string_view path = entry.name;
+  if (const formats::SliceForm* form = bytes.empty() ? nullptr : of.slice(of.array(entry), 0).form) {
+    formats::EncodedSlice slice;
+    slice.form = *form;
+    slice.dtype = DType::uint8;
+    slice.elements = most_bytes_for(bytes.size());
+    slice.name = fmt::format("{}: {}", of.path(), formats::shown(path));
+    bytes_ = formats::decode(bytes, slice, decoded_);
+  }
+  formats::ForeignCatalogue contents = layout.describe_object(path, bytes_);
   if (!contents.objects.empty() || !contents.is_located) {
     throw Error(Errc::malformed_metadata, fmt::format("{}: {}: an object of which parts are not known",
                                                       of.path(), formats::shown(path)));
   }
-  files_ = std::make_shared<FilesOfBytes>(contents.files.empty() ? "object" : contents.files.front(), bytes);
+  files_ = std::make_shared<FilesOfBytes>(contents.files.empty() ? "object" : contents.files.front(), bytes_);
   index_.emplace(
       formats::make_index(std::move(contents), fmt::format("{}: {}", of.path(), formats::shown(path))));
 }

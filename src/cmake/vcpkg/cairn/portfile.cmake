@@ -4,7 +4,7 @@ get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../../.." ABSOL
 
 # A feature that was not asked for is off, even where its library happens to be there.
 set(options)
-foreach(feature_and_option IN ITEMS "deflate=CAIRN_DEFLATE" "mpi=CAIRN_MPI" "proto=CAIRN_PROTOBUF" "tool=CAIRN_BUILD_CLI" "uring=CAIRN_URING")
+foreach(feature_and_option IN ITEMS "deflate=CAIRN_DEFLATE" "mpi=CAIRN_MPI" "proto=CAIRN_PROTOBUF" "tool=CAIRN_BUILD_CLI" "uring=CAIRN_URING" "zstd=CAIRN_ZSTD")
   string(REPLACE "=" ";" pair "${feature_and_option}")
   list(GET pair 0 feature)
   list(GET pair 1 option)
