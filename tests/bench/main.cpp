@@ -31,6 +31,12 @@ int main(int argc, char** argv) {
       {"flash_load", cairn::bench::run_flash_load},
       {"flash_agent", cairn::bench::run_flash_agent},
       {"flash_program", cairn::bench::run_flash_program},
+      {"foreign_archive", cairn::bench::run_foreign_archive},
+      {"foreign_distributed", cairn::bench::run_foreign_distributed},
+      {"foreign_metadata", cairn::bench::run_foreign_metadata},
+      {"foreign_chunks", cairn::bench::run_foreign_chunks},
+      {"foreign_tensors", cairn::bench::run_foreign_tensors},
+      {"foreign_flattened", cairn::bench::run_foreign_flattened},
   };
   Workload workload;
   std::string operation;
@@ -38,7 +44,8 @@ int main(int argc, char** argv) {
   app.add_option(
          "operation", operation,
          "save, load, meta, interference, ceilings, reshard_save, reshard_load, training, partial, accepted, "
-         "load_into, list, rows, checkpointables, flash_save, flash_load or flash_agent")
+         "load_into, list, rows, checkpointables, flash_save, flash_load, flash_agent, foreign_archive, "
+         "foreign_distributed, foreign_metadata, foreign_chunks, foreign_tensors or foreign_flattened")
       ->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();

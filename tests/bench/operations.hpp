@@ -46,4 +46,19 @@ void run_flash_program(const Workload& workload);
 /// `count` checkpointables of four floats, saved at once, `saves` times.
 void run_checkpointables(const Workload& workload);
 
+/// `count` arrays into used memory, from an archive of torch.save and from a checkpoint of Cairn's in turns; `saves`
+/// rounds. The files of this and of what follows are made in D when they are missing.
+void run_foreign_archive(const Workload& workload);
+/// A matrix in 8 shards of rows, from a distributed checkpoint of torch and from one of Cairn's: whole, as 8 columns,
+/// and one shard.
+void run_foreign_distributed(const Workload& workload);
+/// The metadata of a distributed checkpoint of `count` chunks.
+void run_foreign_metadata(const Workload& workload);
+/// `count` arrays, each one chunk, from a distributed checkpoint of torch and from one of Cairn's.
+void run_foreign_chunks(const Workload& workload);
+/// The metadata of an archive of `count` tensors, warm.
+void run_foreign_tensors(const Workload& workload);
+/// A data-parallel piece of `count` arrays whose states Megatron-Core up to 0.15 has flattened.
+void run_foreign_flattened(const Workload& workload);
+
 }  // namespace cairn::bench
