@@ -139,18 +139,18 @@ class Gatherer {
  public:
   Gatherer(std::span<const FolderFile> files, const HuggingFaceIndex* index) : files_(files), index_(index) {}
 
-  std::vector<FolderTensor> gather() {
+  std::vector<ForeignArray> gather() {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       add_file(i);
     }
     if (index_ != nullptr) {
       check_all_found();
     }
-    for (FolderTensor& tensor : tensors_) {
+    for (ForeignArray& tensor : tensors_) {
       finish(tensor);
     }
     std::sort(tensors_.begin(), tensors_.end(),
-              [](const FolderTensor& a, const FolderTensor& b) { return a.name < b.name; });
+              [](const ForeignArray& a, const ForeignArray& b) { return a.path < b.path; });
     return std::move(tensors_);
   }
 
@@ -180,17 +180,19 @@ class Gatherer {
     if (is_new) {
       tensors_.push_back({tensor.name, tensor.dtype, Shape(tensor.shape.size(), 0), {}});
     }
-    FolderTensor& whole = tensors_[entry->second];
+    ForeignArray& whole = tensors_[entry->second];
     if (whole.dtype != tensor.dtype || whole.shape.size() != tensor.shape.size()) {
       refuse(
           files_[number].name, tensor.name,
           fmt::format("is {} with {} dimensions here, {} with {} in '{}'", tensor.dtype, tensor.shape.size(),
-                      whole.dtype, whole.shape.size(), files_[whole.slices.front().file].name));
+                      whole.dtype, whole.shape.size(), files_[whole.slices.front().range.file].name));
     }
     for (std::size_t d = 0; d < whole.shape.size(); ++d) {
       whole.shape[d] = std::max(whole.shape[d], box.end(d));
     }
-    whole.slices.push_back({number, std::move(box), tensor.begin, tensor.end});
+    ForeignSlice& slice = whole.slices.emplace_back();
+    slice.box = std::move(box);
+    slice.range = {static_cast<std::uint32_t>(number), tensor.begin, tensor.end};
   }
 
   void check_all_found() const {
@@ -201,21 +203,21 @@ class Gatherer {
     }
   }
 
-  void finish(FolderTensor& tensor) const {
+  void finish(ForeignArray& tensor) const {
     std::vector<Box> boxes;
     boxes.reserve(tensor.slices.size());
-    for (const TensorSlice& slice : tensor.slices) {
+    for (const ForeignSlice& slice : tensor.slices) {
       boxes.push_back(slice.box);
     }
     if (!element_count(tensor.shape)) {
-      refuse(files_[tensor.slices.front().file].name, tensor.name,
+      refuse(files_[tensor.slices.front().range.file].name, tensor.path,
              fmt::format("shape {} has too many elements", tensor.shape));
     }
-    check_cover(tensor.name, Box::whole(tensor.shape), boxes, [&](std::size_t number) {
-      return fmt::format(" in '{}'", files_[tensor.slices[number].file].name);
+    check_cover(tensor.path, Box::whole(tensor.shape), boxes, [&](std::size_t number) {
+      return fmt::format(" in '{}'", files_[tensor.slices[number].range.file].name);
     });
     // Ranks that had no rows write empty slices; one stays where nothing else would.
-    const auto is_empty = [](const TensorSlice& slice) { return slice.box.is_empty(); };
+    const auto is_empty = [](const ForeignSlice& slice) { return slice.box.is_empty(); };
     if (std::all_of(tensor.slices.begin(), tensor.slices.end(), is_empty)) {
       tensor.slices.resize(1);
     } else {
@@ -225,7 +227,7 @@ class Gatherer {
 
   std::span<const FolderFile> files_;
   const HuggingFaceIndex* index_;
-  std::vector<FolderTensor> tensors_;
+  std::vector<ForeignArray> tensors_;
   std::unordered_map<std::string_view, std::size_t> numbers_;  // Keys live in files_.
 };
 
@@ -376,7 +378,7 @@ HuggingFaceIndex parse_hugging_face_index(std::string_view text, std::string_vie
   return index;
 }
 
-std::vector<FolderTensor> gather_tensors(std::span<const FolderFile> files, const HuggingFaceIndex* index) {
+std::vector<ForeignArray> gather_tensors(std::span<const FolderFile> files, const HuggingFaceIndex* index) {
   return Gatherer(files, index).gather();
 }
 

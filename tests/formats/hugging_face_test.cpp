@@ -166,10 +166,10 @@ Folder read_folder(const std::filesystem::path& path) {
 }
 
 /// The row-major bytes of the whole tensor, element by element.
-std::string assemble(const FolderTensor& tensor, const Folder& folder) {
+std::string assemble(const ForeignArray& tensor, const Folder& folder) {
   const std::size_t item = bits(tensor.dtype) / 8;
   std::string whole(byte_count(tensor.dtype, tensor.shape).value(), '\0');
-  for (const TensorSlice& slice : tensor.slices) {
+  for (const ForeignSlice& slice : tensor.slices) {
     const Shape& extents = slice.box.extents();
     const std::uint64_t count = element_count(extents).value();
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -181,19 +181,19 @@ std::string assemble(const FolderTensor& tensor, const Folder& folder) {
         rest /= extents[d];
         stride *= tensor.shape[d];
       }
-      std::memcpy(&whole[target * item], &folder.bytes[slice.file][slice.begin + i * item], item);
+      std::memcpy(&whole[target * item], &folder.bytes[slice.range.file][slice.range.begin + i * item], item);
     }
   }
   return whole;
 }
 
-void expect_tensors(const std::vector<FolderTensor>& tensors, const Folder& folder,
+void expect_tensors(const std::vector<ForeignArray>& tensors, const Folder& folder,
                     const std::map<std::string, ExpectedTensor>& expected, std::size_t count) {
   EXPECT_THAT(tensors, SizeIs(count));
-  for (const FolderTensor& tensor : tensors) {
-    const ExpectedTensor& facts = expected.at(tensor.name);
-    EXPECT_THAT(tensor.shape, ::testing::ElementsAreArray(facts.shape)) << tensor.name;
-    EXPECT_EQ(sha256(assemble(tensor, folder)), facts.sha256) << tensor.name;
+  for (const ForeignArray& tensor : tensors) {
+    const ExpectedTensor& facts = expected.at(tensor.path);
+    EXPECT_THAT(tensor.shape, ::testing::ElementsAreArray(facts.shape)) << tensor.path;
+    EXPECT_EQ(sha256(assemble(tensor, folder)), facts.sha256) << tensor.path;
   }
 }
 

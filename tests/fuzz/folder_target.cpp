@@ -17,7 +17,7 @@ namespace {
 using cairn::Errc;
 using cairn::Shape;
 using cairn::formats::FolderFile;
-using cairn::formats::FolderTensor;
+using cairn::formats::ForeignArray;
 using cairn::formats::SafetensorsHeader;
 using cairn::fuzz::attempt;
 using cairn::fuzz::require;
@@ -35,22 +35,23 @@ std::optional<SafetensorsHeader> read_header(std::string_view text) {
   });
 }
 
-void check(const FolderTensor& tensor, const std::vector<FolderFile>& files) {
+void check(const ForeignArray& tensor, const std::vector<FolderFile>& files) {
   std::vector<cairn::Box> boxes;
-  for (const cairn::formats::TensorSlice& slice : tensor.slices) {
-    require(slice.file < files.size() && slice.begin <= slice.end, "a slice lies in a file of the folder");
-    const auto& stored = files[slice.file].header.tensors;
+  for (const cairn::formats::ForeignSlice& slice : tensor.slices) {
+    require(slice.range.file < files.size() && slice.range.begin <= slice.range.end,
+            "a slice lies in a file of the folder");
+    const auto& stored = files[slice.range.file].header.tensors;
     require(std::any_of(stored.begin(), stored.end(),
                         [&](const auto& part) {
-                          return part.name == tensor.name && part.begin == slice.begin &&
-                                 part.end == slice.end && part.dtype == tensor.dtype &&
+                          return part.name == tensor.path && part.begin == slice.range.begin &&
+                                 part.end == slice.range.end && part.dtype == tensor.dtype &&
                                  part.shape == slice.box.extents();
                         }),
             "a slice is a tensor of its file");
     boxes.push_back(slice.box);
   }
   require(!boxes.empty(), "a tensor has a slice");
-  cairn::check_cover(tensor.name, cairn::Box::whole(tensor.shape), boxes);
+  cairn::check_cover(tensor.path, cairn::Box::whole(tensor.shape), boxes);
 }
 
 }  // namespace
@@ -74,9 +75,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
               [&] { return cairn::formats::gather_tensors(files, index ? &*index : nullptr); });
   if (tensors) {
     require(std::is_sorted(tensors->begin(), tensors->end(),
-                           [](const FolderTensor& a, const FolderTensor& b) { return a.name < b.name; }),
+                           [](const ForeignArray& a, const ForeignArray& b) { return a.path < b.path; }),
             "tensors are sorted by name");
-    for (const FolderTensor& tensor : *tensors) {
+    for (const ForeignArray& tensor : *tensors) {
       check(tensor, files);
     }
   }

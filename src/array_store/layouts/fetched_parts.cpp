@@ -73,6 +73,14 @@ Awaitable<> FetchedParts::fetch() {
   co_await std::move(reading);
 }
 
+std::span<const std::byte> FetchedParts::start_of(const std::string& file) const {
+  const auto of_file = fetched_.find(file);
+  if (of_file == fetched_.end() || !of_file->second.contains(0)) {
+    return {};
+  }
+  return *of_file->second.at(0);
+}
+
 const std::byte* FetchedParts::find(const std::string& file, std::uint64_t begin, std::uint64_t size) const {
   const auto of_file = fetched_.find(file);
   if (of_file == fetched_.end()) {

@@ -32,6 +32,9 @@ class FetchedParts {
   /// Fetches what is wanted, in one call of StoredFiles::read_files.
   [[nodiscard]] Awaitable<> fetch();
 
+  /// Returns what is there of a file from its first byte on.
+  [[nodiscard]] std::span<const std::byte> start_of(const std::string& file) const;
+
   /// Calls `read(reader, expecter)`, which read from what is there of the part of a file that begins at `base`. False
   /// where it asked for what is not there: that is wanted now.
   template <class Read>

@@ -88,27 +88,20 @@ void add_metadata(formats::ForeignCatalogue& catalogue, const formats::FolderFil
   }
 }
 
-/// Says of each tensor where it lies.
 formats::ForeignCatalogue catalogue_of(const std::vector<formats::FolderFile>& files,
-                                       std::vector<formats::FolderTensor> tensors, bool has_file_metadata) {
+                                       std::vector<formats::ForeignArray> tensors, bool has_file_metadata) {
   formats::ForeignCatalogue catalogue;
   for (const formats::FolderFile& file : files) {
-    catalogue.files.push_back(file.name);  // Numbered as TensorSlice::file is.
+    catalogue.files.push_back(file.name);
     if (has_file_metadata) {
       add_metadata(catalogue, file);
     }
   }
-  for (formats::FolderTensor& tensor : tensors) {
-    formats::ForeignArray& array = catalogue.arrays.emplace_back();
-    formats::append_key(array.path, tensor.name);
-    array.dtype = tensor.dtype;
-    array.shape = std::move(tensor.shape);
-    for (formats::TensorSlice& slice : tensor.slices) {
-      formats::ForeignSlice& part = array.slices.emplace_back();
-      part.box = std::move(slice.box);
-      part.range = {static_cast<std::uint32_t>(slice.file), slice.begin, slice.end};
-    }
+  for (formats::ForeignArray& tensor : tensors) {
+    const std::string name = std::exchange(tensor.path, {});
+    formats::append_key(tensor.path, name);
   }
+  catalogue.arrays = std::move(tensors);
   return catalogue;
 }
 

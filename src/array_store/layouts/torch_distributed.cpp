@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
-#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
 
 #include "array_store/layouts/fetched_parts.hpp"
@@ -52,8 +51,7 @@ Awaitable<ForeignCatalogue> describe_files(Files files) {
                     "folder in which it is",
                     files->directory().string()));
   }
-  std::map<std::string, std::shared_ptr<std::vector<std::byte>>> contents;
-  PiecesByFile pieces;
+  FetchedParts parts(files);
   for (const std::string& name : names) {
     const std::uint64_t size = files->size_bytes(name).value_or(0);
     if (size > formats::kMaxPickleBytes) {
@@ -61,24 +59,12 @@ Awaitable<ForeignCatalogue> describe_files(Files files) {
                   fmt::format("{}: it has {} bytes; {} at most are read", full_path(*files, name), size,
                               formats::kMaxPickleBytes));
     }
-    const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(size));
-    contents[name] = bytes;
-    DestinationPiece piece;
-    piece.size_bytes = size;
-    piece.data = bytes->data();
-    piece.owner = bytes;
-    if (size > 0) {
-      pieces[name].push_back(std::move(piece));
-    }
+    parts.want(name, 0, size);
   }
-  NotesByFile none;
-  Awaitable<> reading = files->read_files(std::move(pieces), std::move(none));
-  async::require_coroutine(reading, "'read_files'");
-  co_await std::move(reading);
+  co_await parts.fetch();
   std::vector<ForeignCatalogue> ranks;
   for (const std::string& name : names) {
-    ranks.push_back(formats::describe_dcp_metadata(*contents[name], full_path(*files, name)));
-    contents.erase(name);
+    ranks.push_back(formats::describe_dcp_metadata(parts.start_of(name), full_path(*files, name)));
   }
   co_return ranks.size() == 1 ? std::move(ranks.front()) : formats::join_dcp_metadata(ranks);
 }

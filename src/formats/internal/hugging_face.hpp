@@ -11,8 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/array/dtype.hpp"
-#include "cairn/array/shape.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
 #include "formats/internal/safetensors.hpp"
 
@@ -63,25 +62,8 @@ struct FolderFile {
   SafetensorsHeader header;
 };
 
-/// A part of a tensor: its bytes [begin, end) in a file hold `box`, dense and row-major.
-struct TensorSlice {
-  std::size_t file = 0;  ///< Which of the files that gather_tensors was given.
-  Box box;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
-/// A tensor put together from the files of a folder.
-///
-/// Invariant: the boxes tile the shape, and none is empty unless the tensor is.
-struct FolderTensor {
-  std::string name;
-  DType dtype{};
-  Shape shape;
-  std::vector<TensorSlice> slices;  ///< One or more.
-};
-
-/// Finds the tensors of a folder of safetensors files, sorted by name.
+/// Finds the tensors of a folder of safetensors files, sorted by name: that stands in the place of a path. Boxes tile
+/// their shapes, and none is empty unless the tensor is; there is one at least. Files are numbered as they are given.
 ///
 /// Without an index every tensor of every file counts. With one, exactly those that it names, each from the file that
 /// it names. A tensor that `DCP_SHARDING_INFO` gives an offset is a slice; the format does not record how large
@@ -90,7 +72,7 @@ struct FolderTensor {
 /// Errors: Errc::overlapping_shards, naming both files, when they hold the same part of a tensor;
 ///         Errc::incomplete_shards when a part is missing; Errc::malformed_metadata when slices of a tensor disagree,
 ///         `DCP_SHARDING_INFO` is damaged, or the index names what is not there.
-[[nodiscard]] std::vector<FolderTensor> gather_tensors(std::span<const FolderFile> files,
+[[nodiscard]] std::vector<ForeignArray> gather_tensors(std::span<const FolderFile> files,
                                                        const HuggingFaceIndex* index = nullptr);
 
 }  // namespace cairn::formats
