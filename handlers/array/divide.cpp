@@ -226,20 +226,17 @@ void add_part(array_store::Writer& writer, const HeldArray& array, const Box& bo
   }
 }
 
-/// The most boxes of an array that lie in files of their own, where no policy divides it.
-constexpr std::size_t kMostFiles = 16;
-
 /// Gives a writer the parts that no policy divides: the first box of each array goes into the file that is begun, the
 /// second into the next. Then no file holds two boxes of an array, of which torch would read the first only. Of an
-/// array in very many boxes, all are in one file, which torch refuses.
+/// array in more boxes than `most_files`, all are in one file, which torch refuses.
 void add_undivided(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                   std::span<const WrittenPart> parts) {
+                   std::span<const WrittenPart> parts, std::size_t most_files) {
   std::vector<std::vector<const WrittenPart*>> files(1);
   for (std::size_t begin = 0, end = 0; begin < parts.size(); begin = end) {
     while (end < parts.size() && parts[end].array == parts[begin].array) {
       ++end;
     }
-    const bool has_files = end - begin <= kMostFiles;
+    const bool has_files = end - begin <= most_files;
     files.resize(std::max(files.size(), has_files ? end - begin : 1));
     for (std::size_t i = begin; i < end; ++i) {
       files[has_files ? i - begin : 0].push_back(&parts[i]);
@@ -409,7 +406,8 @@ std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
 }
 
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                 const sharding::RankAssignments& assignments, const SaveContext& context) {
+                 const sharding::RankAssignments& assignments, std::size_t most_files,
+                 const SaveContext& context) {
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
       writer.set_layout(array.path, array.sharded->layout());
@@ -418,7 +416,7 @@ void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
   const std::vector<PolicyParts> groups = by_policy(arrays, parts_of(arrays, assignments.assignments));
   for (const PolicyParts& group : groups) {
     if (group.policy == nullptr) {
-      add_undivided(writer, arrays, group.parts);
+      add_undivided(writer, arrays, group.parts, most_files);
       continue;
     }
     writer.set_policy(group.policy->description());

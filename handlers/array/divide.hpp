@@ -67,10 +67,11 @@ struct WrittenPart {
                                                 std::span<const sharding::WriteAssignment> assignments);
 
 /// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once; and the
-/// further names of that.
+/// further names of that. Up to `most_files` boxes of an array that no policy divides are in files of their own.
 ///
 /// Errors: those of the policy and of its result, with its description before them; those of Writer::add.
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                 const sharding::RankAssignments& assignments, const SaveContext& context);
+                 const sharding::RankAssignments& assignments, std::size_t most_files,
+                 const SaveContext& context);
 
 }  // namespace cairn::detail

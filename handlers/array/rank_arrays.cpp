@@ -432,7 +432,7 @@ Awaitable<Background<>> RankArrays::write_all(std::unique_ptr<State> state) {
     note_alone(context, here.writer, here.leaves);
   }
   if (!here.leaves.arrays.empty()) {
-    detail::add_divided(here.writer, here.leaves.arrays, assignments, context);
+    detail::add_divided(here.writer, here.leaves.arrays, assignments, here.options.most_files, context);
   }
   if (!here.ranks) {
     co_return co_await write_arrays(context, std::move(here.writer));

@@ -2,6 +2,7 @@
 // A handler as a user writes one whose arrays are divided among ranks: public headers only.
 #include "cairn/handlers/rank_arrays.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -36,6 +37,7 @@ struct Parts {
   std::map<std::string, ShardedArray> arrays;
   std::map<std::string, Array> whole;
   std::vector<std::uint32_t> group;
+  std::size_t most_files = 16;
 };
 
 class PartsHandler final : public CheckpointableHandler<Parts> {
@@ -50,6 +52,7 @@ class PartsHandler final : public CheckpointableHandler<Parts> {
     options.is_covered_by_main = true;
     options.replicas = ReplicaChoice::balanced;
     options.group = parts.group;
+    options.most_files = parts.most_files;
     RankArrays arrays(std::move(context), std::move(options));
     for (const auto& [key, array] : parts.arrays) {
       arrays.add(key, array);
@@ -169,6 +172,23 @@ TEST_F(RankArraysOfAHandler, AreSavedByOneProcess) {
   save_checkpointables(target(), {{"state", parts}}, options, *context_);
 
   EXPECT_EQ(load_parts(), (Tree{{"bias", bias_}, {"w", whole_}}));
+}
+
+TEST_F(RankArraysOfAHandler, PutTheirBoxesIntoAsManyFilesAsAskedFor) {
+  Parts parts;
+  parts.arrays["w"] =
+      ShardedArray(whole_.shape(), whole_.dtype(),
+                   {{upper_, whole_.part(upper_).clone()}, {lower_, whole_.part(lower_).clone()}});
+  SaveOptions options = testing::overwriting_save();
+  options.registry.add<PartsHandler>();
+  for (const std::size_t most : {1U, 2U}) {
+    parts.most_files = most;
+    const SaveResult result = save_checkpointables(target(), {{"state", parts}}, options, *context_);
+
+    EXPECT_EQ(data_files().size(), most);
+    EXPECT_EQ(result.problems.size(), 2 - most);  // One file holds two boxes, and says so.
+    EXPECT_EQ(load_parts(), (Tree{{"w", whole_}}));
+  }
 }
 
 TEST_F(RankArraysOfAHandler, MayHaveCopiesThatAreCutOtherwise) {

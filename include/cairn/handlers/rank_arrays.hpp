@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,6 +34,9 @@ struct RankArrayOptions {
   /// The ranks of this one's group, itself included; empty: all ranks. A box is written by a rank of the group that has
   /// its main replica. All members name the same ranks.
   std::vector<std::uint32_t> group;
+  /// Up to so many boxes of an array that this rank writes, and no policy divides, lie in files of their own, which
+  /// torch reads. Where there are more, all lie in one, which is marked (docs/sharding.md).
+  std::size_t most_files = 16;
 };
 
 /// Saves the arrays of one checkpointable of which ranks hold parts: for handlers that save on all ranks
