@@ -30,6 +30,7 @@ LAYERS = {
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
     "api": [*INTERFACES, "joint", "proto", "handlers", "cuda", "mpi"],
+    "megatron": [*INTERFACES, "handlers", "api"],
     "training": [*INTERFACES, "joint", "handlers", "api"],
     "tools": [*INTERFACES, "joint", "handlers", "api"],
     "flash": [*INTERFACES, "handlers", "api", "training"],
