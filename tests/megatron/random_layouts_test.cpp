@@ -211,7 +211,7 @@ StateDict emptied(const StateDict& dict) {
 TEST(RandomLayouts, LoadWhatAnyOtherHasSaved) {
   std::size_t loaded_tensors = 0;
   std::size_t flat_ones = 0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Dice dice(seed);
     std::vector<Global> globals;
     for (std::size_t i = 0; i < 1 + seed % 3; ++i) {
@@ -240,12 +240,12 @@ TEST(RandomLayouts, LoadWhatAnyOtherHasSaved) {
       }
     }
   }
-  EXPECT_GT(loaded_tensors, 5000U);
-  EXPECT_GT(flat_ones, 2000U);
+  EXPECT_GT(loaded_tensors, 3000U);
+  EXPECT_GT(flat_ones, 1000U);
 }
 
 TEST(RandomLayouts, LoadGatedUnitsThroughTheirFactories) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Dice dice(seed);
     const bool has_layers = dice.one_in(2);
     const bool is_of_two_keys = dice.one_in(2);

@@ -12,8 +12,8 @@ namespace cairn::megatron {
 /// ones, which are stored but asked for by no rank.
 enum class Strict : std::uint8_t {
   assume_ok_unexpected,  ///< An unexpected key is an error of the rank that asks for it; missing ones do not count.
-  log_unexpected,     ///< Unexpected keys are problems of the result, and left out of it.
-  log_all,            ///< So are missing ones.
+  log_unexpected,        ///< Unexpected keys are problems of the result, and left out of it.
+  log_all,               ///< So are missing ones.
   raise_unexpected,   ///< Unexpected keys of any rank are an error on all.
   raise_all,          ///< So are missing ones.
   return_unexpected,  ///< Unexpected keys are returned, and left out of the state.
