@@ -87,10 +87,12 @@ void add_list(detail::Assembler<Tree>& assembler, const detail::Selected& list) 
 struct ObjectReader {
   std::shared_ptr<const array_store::FileLayout> layout;
   const TreeLoadOptions* options = nullptr;
+  std::vector<formats::LeftOut>* left_out = nullptr;  ///< Told what is left out; null: nobody is.
 
   /// Makes a tree of the bytes of one.
   [[nodiscard]] Tree read(const formats::Index& of, const formats::IndexEntry& entry,
                           const Array& array) const;
+  [[nodiscard]] Tree read(const array_store::StoredObject& object, std::string_view path) const;
 };
 
 /// Makes a tree of what was selected, and of its arrays.
@@ -125,8 +127,15 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
 
 Tree ObjectReader::read(const formats::Index& of, const formats::IndexEntry& entry,
                         const Array& array) const {
-  const array_store::StoredObject object(*layout, of, entry, array.view().bytes());
-  detail::check_left_out(object.index(), entry.name, *options);
+  return read({*layout, of, entry, array.view().bytes()}, entry.name);
+}
+
+Tree ObjectReader::read(const array_store::StoredObject& object, std::string_view path) const {
+  detail::check_left_out(object.index(), path, *options);
+  if (left_out != nullptr && object.index().foreign() != nullptr) {
+    const std::vector<formats::LeftOut>& more = object.index().foreign()->left_out;
+    left_out->insert(left_out->end(), more.begin(), more.end());
+  }
   TreeLoadOptions of_all;
   of_all.leave_out = true;
   const detail::Selection all = detail::select_all(object.index(), of_all);
@@ -310,7 +319,7 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
   const auto files = stored_files(context);
   const TreeLoadOptions options = options_of(context);
   const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
-  const ObjectReader objects{layout_of(context, layouts, options), &options};
+  const ObjectReader objects{layout_of(context, layouts, options), &options, nullptr};
   formats::Index index = co_await open_stored(context, objects.layout, options, wanted);
   detail::Selection selection;
   array_store::ReadPlan plan;
@@ -367,6 +376,13 @@ Awaitable<AbstractTree> read_metadata(LoadContext context, array_store::FileLayo
 }
 
 }  // namespace
+
+Tree read_object(std::shared_ptr<const array_store::FileLayout> layout, const array_store::StoredObject& object,
+                 std::string_view path, std::vector<formats::LeftOut>* left_out) {
+  TreeLoadOptions options;
+  options.leave_out = left_out != nullptr;
+  return ObjectReader{std::move(layout), &options, left_out}.read(object, path);
+}
 
 Awaitable<Background<Tree>> TreeHandler::load(LoadContext context, std::optional<AbstractTree> wanted) const {
   co_return read(std::move(context), layouts_, std::move(wanted));

@@ -4,13 +4,18 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/format.hpp"
 #include "cairn/base/device.hpp"
+
+#include "base/internal/packed.hpp"
+#include "base/internal/value_groups.hpp"
 
 namespace cairn::megatron::detail {
 namespace {
@@ -58,6 +63,27 @@ std::string listed(const std::vector<std::string>& paths) {
   return text.empty() ? "-" : text;
 }
 
+std::string encode_leaves(std::span<const HashedLeaf> leaves) {
+  std::string text;
+  for (const HashedLeaf& leaf : leaves) {
+    put_text(text, leaf.path);
+    put(text, leaf.hash.high);
+    put(text, leaf.hash.low);
+  }
+  return text;
+}
+
+std::vector<HashedLeaf> decode_leaves(std::string_view text) {
+  std::vector<HashedLeaf> leaves;
+  while (!text.empty()) {
+    HashedLeaf& leaf = leaves.emplace_back();
+    leaf.path = take_text(text);
+    leaf.hash.high = take<std::uint64_t>(text);
+    leaf.hash.low = take<std::uint64_t>(text);
+  }
+  return leaves;
+}
+
 }  // namespace
 
 std::vector<HashedLeaf> hashed_leaves(const Tree& common) {
@@ -98,12 +124,47 @@ Differences compare(std::span<const HashedLeaf> left, std::span<const HashedLeaf
   return differences;
 }
 
-std::string text_of(const Differences& from_rank_0, std::uint32_t rank) {
+std::string summary_of(const Differences& from_rank_0) {
+  std::string summary;
+  put_text(summary, listed(from_rank_0.only_left));
+  put_text(summary, listed(from_rank_0.only_right));
+  put_text(summary, listed(from_rank_0.mismatched));
+  return summary;
+}
+
+std::string text_of(std::string_view summary, const SomeRanks& ranks) {
+  const std::string_view only_on_rank_0 = take_text(summary);
+  const std::string_view only_there = take_text(summary);
+  const std::string_view mismatched = take_text(summary);
+  const std::string who = to_string(ranks);
   return fmt::format(
-      "common state of rank {} differs from rank 0's: only on rank 0: {}; only on rank {}: {}; other values: "
-      "{}",
-      rank, listed(from_rank_0.only_left), rank, listed(from_rank_0.only_right),
-      listed(from_rank_0.mismatched));
+      "common state of {} differs from rank 0's: only on rank 0: {}; only on {}: {}; other values: {}", who,
+      only_on_rank_0, who, only_there, mismatched);
+}
+
+// outlives: the caller keeps the channel until this has ended.
+Awaitable<std::string> name_common_differences(coord::Channel& ranks, std::vector<HashedLeaf> mine) {
+  std::string text = ranks.rank() == 0 ? encode_leaves(mine) : std::string();
+  const std::string of_rank_0 = co_await ranks.broadcast(std::move(text));
+  const Differences differences = compare(decode_leaves(of_rank_0), mine);
+  const std::string summary = summary_of(differences);
+  std::vector<ValueGroup> groups;
+  if (!differences.empty()) {
+    groups.emplace_back().ranks.add(ranks.rank());
+    groups.back().value = summary;
+  }
+  std::string said = encode_value_groups(groups);
+  coord::Channel::Merge merge = [](const std::vector<std::string>& texts) {
+    return merge_encoded_value_groups(texts);
+  };
+  const std::string all = co_await ranks.reduce(std::move(said), std::move(merge));
+  std::string words;
+  if (ranks.rank() == 0) {
+    for (const ValueGroup& group : decode_value_groups(all)) {
+      words += (words.empty() ? "" : "; ") + text_of(group.value, group.ranks);
+    }
+  }
+  co_return co_await ranks.broadcast(std::move(words));
 }
 
 }  // namespace cairn::megatron::detail

@@ -52,9 +52,6 @@ OptionWords StateDictSaveRules::same_on_all_ranks() const {
   if (!group.empty()) {
     words.emplace_back("StateDictSaveRules::group", "given");
   }
-  if (for_torch) {
-    words.emplace_back("StateDictSaveRules::for_torch", "true");
-  }
   return words;
 }
 
@@ -97,7 +94,7 @@ std::vector<Backend> FullyParallelLoad::backends() const {
 void FullyParallelLoad::prepare(AbstractStateDict& wanted, cairn::LoadOptions& options) const {
   inner_->prepare(wanted, options);
   options.together = true;
-  wanted.group = group_;
+  options.group = group_;
 }
 
 Strategies Strategies::built_in() {

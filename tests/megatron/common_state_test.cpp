@@ -61,7 +61,9 @@ TEST(CommonState, NamesPathsOfTheThreeKinds) {
 
   const Differences found = differences(left, right);
 
-  EXPECT_EQ(detail::text_of(found, 3),
+  SomeRanks rank_3;
+  rank_3.add(3);
+  EXPECT_EQ(detail::text_of(detail::summary_of(found), rank_3),
             "common state of rank 3 differs from rank 0's: only on rank 0: 'a/b', 'list/1'; only "
             "on rank 3: 'z'; other values: 'list', 'lr'");
 }
@@ -72,7 +74,9 @@ TEST(CommonState, SaysThatAKindIsEmptyAndNamesTwentyPaths) {
     found.only_left.push_back("k" + std::to_string(i));
   }
 
-  const std::string text = detail::text_of(found, 1);
+  SomeRanks rank_1;
+  rank_1.add(1);
+  const std::string text = detail::text_of(detail::summary_of(found), rank_1);
 
   EXPECT_THAT(text, ::testing::HasSubstr("'k19' and 5 more; only on rank 1: -; other values: -"));
 }

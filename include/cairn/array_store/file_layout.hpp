@@ -92,6 +92,11 @@ class StoredObject {
   ///         times as many, and 16 MiB.
   StoredObject(const FileLayout& layout, const formats::Index& of, const formats::IndexEntry& entry,
                std::span<const std::byte> bytes);
+  /// An object that is a file of its own, `path` of `source`, which name it in errors.
+  ///
+  /// Errors: those of FileLayout::describe_object and make_index.
+  StoredObject(const FileLayout& layout, const std::string& source, std::string_view path,
+               std::span<const std::byte> bytes);
   StoredObject(const StoredObject&) = delete;
   StoredObject& operator=(const StoredObject&) = delete;
 
@@ -102,6 +107,8 @@ class StoredObject {
   [[nodiscard]] std::vector<Array> read(std::span<const WantedArray> wanted) const;
 
  private:
+  void describe(const FileLayout& layout, const std::string& source, std::string_view path);
+
   std::vector<std::byte> decoded_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const StoredFiles> files_;

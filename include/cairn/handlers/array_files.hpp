@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/base/hash.hpp"
 #include "cairn/contract/load_context.hpp"
 #include "cairn/contract/save_context.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/formats/index_builder.hpp"
 
 namespace cairn {
@@ -55,5 +61,13 @@ struct SameOnRanks {
 
 /// Returns what the options of a load ask for.
 [[nodiscard]] array_store::ReadOptions array_read_options(LoadContext context);
+
+/// Makes a tree of an object of other programs (EntryKind::unread), as their layout describes it. What has no place in a
+/// tree is added to `left_out`, with its path in the object; null: it is an error. `path` names the object in errors.
+///
+/// Errors: Errc::structure_mismatch, naming what has no place in a tree.
+[[nodiscard]] Tree read_object(std::shared_ptr<const array_store::FileLayout> layout,
+                               const array_store::StoredObject& object, std::string_view path,
+                               std::vector<formats::LeftOut>* left_out = nullptr);
 
 }  // namespace cairn

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "cairn/handlers/tree.hpp"
 #include "cairn/megatron/state_dict.hpp"
 #include "cairn/megatron/strict.hpp"
+#include "cairn/observe/report.hpp"
 
 namespace cairn::megatron {
 
@@ -26,8 +26,6 @@ struct AbstractStateDict {
   /// Ranks that load together check that main replicas ask for each element of a tensor, and for each object of a grid,
   /// once, as those that save do.
   bool checks_access = true;
-  /// The ranks that pass on to each other what one of them has read, this one included; empty: all that load together.
-  std::vector<std::uint32_t> group;
   /// Where keys that only one side has go, in the modes that return them. May be null.
   std::shared_ptr<Mismatch> mismatch;
 };
@@ -36,6 +34,7 @@ struct AbstractStateDict {
 struct LoadedStateDict : Mismatch {
   /// The plain values of the checkpoint; tensors as arrays, objects and local values at their places in the request.
   Tree state;
+  LoadResult result;  ///< What the load did; its problems are those of `strict`, too.
 };
 
 }  // namespace cairn::megatron

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/api/context.hpp"
 #include "cairn/array/array.hpp"
@@ -98,18 +100,22 @@ cairn::SaveResult save(const StateDict& dict, const std::filesystem::path& path,
 [[nodiscard]] std::map<std::string, Array> load_plain_tensors(const std::filesystem::path& path,
                                                               const Context& context = default_context());
 
-/// In which form a checkpoint is; nothing where none lies there.
-[[nodiscard]] std::optional<Backend> backend_of(const std::filesystem::path& path,
-                                                const Context& context = default_context());
+/// In which form a checkpoint is; nothing where none lies there, or one without a state dict.
+[[nodiscard]] std::optional<Backend> backend_of(const std::filesystem::path& path);
 
-[[nodiscard]] bool check_is_distributed_checkpoint(const std::filesystem::path& path,
-                                                   const Context& context = default_context());
+[[nodiscard]] bool check_is_distributed_checkpoint(const std::filesystem::path& path);
 
-/// Replaces the checkpoint by one without the tensors whose key begins with `key_prefix`. Files that have others, too,
-/// stay as they are. One rank calls it.
+struct RemovedTensors {
+  std::vector<std::string> keys;
+  std::uint64_t bytes_left =
+      0;  ///< Of their elements that lie in one file with others, which stays as it is.
+};
+
+/// Replaces the checkpoint by one without the tensors whose key begins with `key_prefix`; where there are none, leaves
+/// it as it is. Files that have others, too, stay as they are. One rank calls it.
 ///
-/// Errors: Errc::invalid_argument for a folder of another program's.
-void remove_sharded_tensors(const std::filesystem::path& path, std::string_view key_prefix,
-                            const Context& context = default_context());
+/// Errors: Errc::invalid_argument for a folder of another program's; Errc::cancelled when somebody else replaces the
+///         checkpoint meanwhile; those of a save.
+RemovedTensors remove_sharded_tensors(const std::filesystem::path& path, std::string_view key_prefix);
 
 }  // namespace cairn::megatron

@@ -20,8 +20,7 @@ class StateDict;
 /// A tensor that has another form in the checkpoint than in the program, and how to make the one of the other.
 ///
 /// The same two functions serve the states that an optimizer keeps of the tensor, which have its shape.
-/// Threads: `build` runs in the call that saves or loads; `merge` when all is loaded, on the thread that waits for it
-///          or on one of the context's.
+/// Threads: of a save, `build` runs in the call; of a load, both run on threads of the context's.
 struct ShardedTensorFactory {
   /// Makes what is saved, or loaded, in place of the tensor: tensors, objects, further factories. Parts that share the
   /// memory of `data` are loaded into it.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cairn/contract/handler.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 #include "cairn/megatron/abstract_state_dict.hpp"
 #include "cairn/megatron/save_rules.hpp"
 #include "cairn/megatron/state_dict.hpp"
@@ -20,7 +21,7 @@ namespace cairn::megatron {
 /// Options: StateDictSaveRules, ArrayOptions, ShardingOptions.
 class StateDictHandler final : public CheckpointableHandler<StateDict, AbstractStateDict> {
  public:
-  [[nodiscard]] std::string_view id() const noexcept override { return "cairn.megatron/1"; }
+  [[nodiscard]] std::string_view id() const noexcept override { return kStateDictId; }
   [[nodiscard]] Participation participation() const noexcept override { return Participation::all; }
 
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const StateDict& value) const override;
@@ -39,3 +40,25 @@ class StateDictHandler final : public CheckpointableHandler<StateDict, AbstractS
 };
 
 }  // namespace cairn::megatron
+
+namespace cairn {
+
+template <>
+struct IsCopyable<megatron::StateDict> : std::true_type {};
+
+/// The elements of its arrays are copied, too.
+template <>
+struct WatchedCopy<megatron::StateDict> {
+  static const megatron::StateDict* make(const megatron::StateDict& value,
+                                         const std::shared_ptr<WatchedMemory>& memory);
+};
+
+/// A dict owns its memory when all of its arrays have owners.
+template <>
+struct OwnsItsMemory<megatron::StateDict> {
+  static constexpr bool kIsShared = true;
+
+  static bool check(const megatron::StateDict& dict);
+};
+
+}  // namespace cairn

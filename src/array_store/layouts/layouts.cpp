@@ -168,23 +168,31 @@ Awaitable<formats::Index> locate_wanted(std::shared_ptr<const StoredFiles> files
 StoredObject::StoredObject(const FileLayout& layout, const formats::Index& of,
                            const formats::IndexEntry& entry, std::span<const std::byte> bytes)
     : bytes_(bytes) {
-  const std::string_view path = entry.name;
   if (const formats::SliceForm* form = bytes.empty() ? nullptr : of.slice(of.array(entry), 0).form) {
     formats::EncodedSlice slice;
     slice.form = *form;
     slice.dtype = DType::uint8;
     slice.elements = most_bytes_for(bytes.size());
-    slice.name = fmt::format("{}: {}", of.path(), formats::shown(path));
+    slice.name = fmt::format("{}: {}", of.path(), formats::shown(entry.name));
     bytes_ = formats::decode(bytes, slice, decoded_);
   }
+  describe(layout, of.path(), entry.name);
+}
+
+StoredObject::StoredObject(const FileLayout& layout, const std::string& source, std::string_view path,
+                           std::span<const std::byte> bytes)
+    : bytes_(bytes) {
+  describe(layout, source, path);
+}
+
+void StoredObject::describe(const FileLayout& layout, const std::string& source, std::string_view path) {
+  const std::string name = fmt::format("{}: {}", source, formats::shown(path));
   formats::ForeignCatalogue contents = layout.describe_object(path, bytes_);
   if (!contents.objects.empty() || !contents.is_located) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: {}: an object of which parts are not known",
-                                                      of.path(), formats::shown(path)));
+    throw Error(Errc::malformed_metadata, fmt::format("{}: an object of which parts are not known", name));
   }
   files_ = std::make_shared<FilesOfBytes>(contents.files.empty() ? "object" : contents.files.front(), bytes_);
-  index_.emplace(
-      formats::make_index(std::move(contents), fmt::format("{}: {}", of.path(), formats::shown(path))));
+  index_.emplace(formats::make_index(std::move(contents), name));
 }
 
 std::vector<Array> StoredObject::read(std::span<const WantedArray> wanted) const {

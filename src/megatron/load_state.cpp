@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/handlers/array_files.hpp"
+#include "cairn/handlers/packed_tree.hpp"
+#include "cairn/handlers/tree_handler.hpp"
+#include "cairn/megatron/handler.hpp"
+
+#include "megatron/call_options.hpp"
+#include "megatron/prepare.hpp"
+#include "megatron/rank_requests.hpp"
+#include "megatron/state_files.hpp"
+
+namespace cairn::megatron {
+namespace detail {
+namespace {
+
+using Files = std::shared_ptr<const array_store::StoredFiles>;
+using Layout = std::shared_ptr<const array_store::FileLayout>;
+
+/// A file of Megatron-Core's that has common state, in its older form.
+constexpr std::string_view kForeignCommonFile = "common.pt";
+
+std::string full_name(const array_store::StoredFiles& files, std::string_view name) {
+  return (files.directory() / name).string();
+}
+
+/// Reads a file; ranks that load together read it once.
+Awaitable<std::vector<std::byte>> read_whole(Files files, std::string name) {
+  const std::optional<std::uint64_t> size = files->size_bytes(name);
+  if (!size) {
+    throw Error(Errc::not_found, full_name(*files, name));
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(*size));
+  PiecesByFile pieces;
+  if (!bytes.empty()) {
+    DestinationPiece piece;
+    piece.size_bytes = bytes.size();
+    piece.data = bytes.data();
+    pieces[name].push_back(std::move(piece));
+  }
+  NotesByFile none;
+  Awaitable<> reading = files->read_files(std::move(pieces), std::move(none));
+  co_await std::move(reading);
+  co_return bytes;
+}
+
+/// Makes trees of objects.
+struct ObjectMaker {
+  LoadContext context;
+  Layout layout;  ///< Null: they are Cairn's.
+  std::string source;
+
+  [[nodiscard]] Tree make(const formats::Index& index, const formats::IndexEntry& entry,
+                          const Array& array) const;
+  [[nodiscard]] Tree make(const array_store::StoredObject& object, std::string_view path) const;
+};
+
+Tree ObjectMaker::make(const formats::Index& index, const formats::IndexEntry& entry,
+                       const Array& array) const {
+  const std::span<const std::byte> bytes = array.view().bytes();
+  return layout == nullptr ? unpack_tree(bytes, fmt::format("{}: {}", source, formats::shown(entry.name)))
+                           : make({*layout, index, entry, bytes}, entry.name);
+}
+
+Tree ObjectMaker::make(const array_store::StoredObject& object, std::string_view path) const {
+  std::vector<formats::LeftOut> left_out;
+  Tree tree = read_object(layout, object, path, &left_out);
+  for (const formats::LeftOut& one : left_out) {
+    context.add_problem(fmt::format("{}: {} has no place in a tree, and is left out: {}",
+                                    formats::shown(path), formats::shown(one.path), one.why));
+  }
+  return tree;
+}
+
+/// Reads common state where it has a file of its own.
+Awaitable<Tree> read_common_file(Files files, ObjectMaker objects) {
+  const std::string name(objects.layout == nullptr ? kCommonFile : kForeignCommonFile);
+  if (objects.layout != nullptr && !files->size_bytes(name)) {
+    co_return Tree::map();
+  }
+  Awaitable<std::vector<std::byte>> reading = read_whole(files, name);
+  const std::vector<std::byte> bytes = co_await std::move(reading);
+  if (objects.layout == nullptr) {
+    co_return unpack_tree(bytes, full_name(*files, name));
+  }
+  co_return objects.make({*objects.layout, objects.source, name, bytes}, name);
+}
+
+/// What is read of the files of arrays.
+struct WantedState {
+  std::deque<AbstractShardedArray> boxes;
+  std::vector<array_store::WantedArray> arrays;  ///< Tensors, which refer to `boxes`, then objects.
+  std::size_t memories = 0;                      ///< Of tensors.
+  std::vector<std::string> objects;              ///< Their unique keys.
+  bool has_common = false;                       ///< Common state comes behind the objects.
+};
+
+WantedState wanted_state(const PreparedDict& prepared, const StoredDict& stored,
+                         const std::set<std::string>& dropped, bool has_common) {
+  WantedState wanted_now;
+  for (const PreparedTensor& tensor : prepared.tensors) {
+    if (!tensor.boxes.empty() && !dropped.contains(tensor.key)) {
+      wanted_now.boxes.push_back(wanted(tensor));
+      wanted_now.arrays.push_back(
+          {stored.tensors.find(tensor.key)->second.entry, nullptr, &wanted_now.boxes.back()});
+      wanted_now.memories += tensor.boxes.size();
+    }
+  }
+  for (const PreparedObject& object : prepared.objects) {
+    if (dropped.contains(object.key)) {
+      continue;
+    }
+    const auto found = stored.objects.find(object.unique_key);
+    if (found == stored.objects.end()) {
+      throw Error(Errc::not_found,
+                  fmt::format("'{}': objects of this key are stored, but not this one", object.unique_key));
+    }
+    wanted_now.arrays.push_back({found->second.entry});
+    wanted_now.objects.push_back(object.unique_key);
+  }
+  wanted_now.has_common = has_common && stored.common.has_value();
+  if (wanted_now.has_common) {
+    wanted_now.arrays.push_back({stored.common->entry});
+  }
+  return wanted_now;
+}
+
+array_store::ReadOptions read_options(const LoadContext& context) {
+  array_store::ReadOptions options = array_read_options(context);
+  if (context.option<TreeLoadOptions>() == nullptr) {
+    options.allow_narrowing = true;  // As Megatron's loads convert.
+  }
+  return options;
+}
+
+/// Reads tensors into their memory, and makes trees of objects.
+Awaitable<LoadedParts> read_arrays(LoadContext context, Files files, formats::Index index, WantedState wanted,
+                                   ObjectMaker objects) {
+  if (index.foreign() != nullptr && !index.foreign()->is_located) {
+    std::vector<array_store::WantedArray> arrays = wanted.arrays;
+    Awaitable<formats::Index> locating = array_store::locate_wanted(files, objects.layout, std::move(index),
+                                                                    std::move(arrays), read_options(context));
+    index = co_await std::move(locating);
+  }
+  array_store::ReadPlan plan;
+  std::function<void()> make_plan = [&] {
+    plan = array_store::plan_read(index, wanted.arrays, read_options(context), *files);
+  };
+  co_await context.run(std::move(make_plan));
+  Awaitable<> reading = array_store::read(files, std::move(plan.pieces), std::move(plan.notes));
+  co_await std::move(reading);
+  LoadedParts loaded;
+  std::function<void()> make_objects = [&] {
+    const auto first = static_cast<std::ptrdiff_t>(wanted.arrays.size() - wanted.objects.size() -
+                                                   (wanted.has_common ? 1 : 0));
+    auto stored = wanted.arrays.begin() + first;
+    auto array = plan.arrays.begin() + static_cast<std::ptrdiff_t>(wanted.memories);
+    for (const std::string& unique_key : wanted.objects) {
+      loaded.objects.emplace(unique_key, objects.make(index, (stored++)->entry, *array++));
+    }
+    if (wanted.has_common) {
+      loaded.common = objects.make(index, stored->entry, *array);
+    }
+  };
+  co_await context.run(std::move(make_objects));
+  co_return loaded;
+}
+
+/// What a load asks for.
+struct AskedState {
+  AbstractStateDict wanted;
+  PreparedDict prepared;
+};
+
+AskedState asked_state(AbstractStateDict wanted) {
+  PreparedDict prepared = prepare(wanted.requested, Purpose::load);
+  return {std::move(wanted), std::move(prepared)};
+}
+
+AskedState all_of(const StoredDict& stored) {
+  AbstractStateDict all(stored.dict());
+  all.checks_access = false;
+  return asked_state(std::move(all));
+}
+
+Awaitable<formats::Index> open_stored(Files files, Layout layout) {
+  array_store::OpenOptions options;
+  options.layout = std::move(layout);
+  return array_store::open_index(std::move(files), std::move(options));
+}
+
+Awaitable<StateDict> read_sharded(LoadContext context, std::optional<AskedState> asked, ObjectMaker objects,
+                                  Tree common, bool has_common) {
+  const Files files = stored_files(context);
+  Awaitable<formats::Index> opening = open_stored(files, objects.layout);
+  formats::Index index = co_await std::move(opening);
+  StoredDict stored;
+  std::function<void()> list = [&] {
+    stored = stored_dict(index);
+    if (!asked) {
+      asked.emplace(all_of(stored));
+    }
+  };
+  co_await context.run(std::move(list));
+  Awaitable<std::set<std::string>> settling = settle_keys(context, asked->wanted, asked->prepared, stored);
+  std::set<std::string> dropped = co_await std::move(settling);
+  if (asked->wanted.checks_access) {
+    co_await check_access(context, asked->prepared);
+  }
+  WantedState wanted_now = wanted_state(asked->prepared, stored, dropped, has_common);
+  Awaitable<LoadedParts> reading =
+      read_arrays(context, files, std::move(index), std::move(wanted_now), objects);
+  LoadedParts loaded = co_await std::move(reading);
+  if (loaded.common.is_null()) {
+    loaded.common = std::move(common);
+  }
+  loaded.dropped = std::move(dropped);
+  StateDict state;
+  std::function<void()> finish = [&] { state = StateDict(assemble(asked->prepared, std::move(loaded))); };
+  co_await context.run(std::move(finish));
+  co_return state;
+}
+
+Background<StateDict> read_state(LoadContext context, std::optional<AskedState> asked) {
+  const auto* given = context.option<LoadParts>();
+  const LoadParts parts = given != nullptr ? *given : LoadParts();
+  const Files files = stored_files(context);
+  const ObjectMaker objects{context, layout_of(context), context.path().string()};
+  Tree common = Tree::map();
+  if (parts.has_common) {
+    Awaitable<Tree> reading = read_common_file(files, objects);
+    common = co_await std::move(reading);
+  }
+  if (!parts.has_sharded && objects.layout == nullptr) {
+    co_return StateDict(std::move(common));
+  }
+  Awaitable<StateDict> reading =
+      read_sharded(context, std::move(asked), objects, std::move(common), parts.has_common);
+  co_return co_await std::move(reading);
+}
+
+Awaitable<AbstractStateDict> read_stored_dict(LoadContext context) {
+  Awaitable<formats::Index> opening = open_stored(stored_files(context), layout_of(context));
+  const formats::Index index = co_await std::move(opening);
+  co_return AbstractStateDict(stored_dict(index).dict());
+}
+
+}  // namespace
+}  // namespace detail
+
+Awaitable<Background<StateDict>> StateDictHandler::load(LoadContext context,
+                                                        std::optional<AbstractStateDict> wanted) const {
+  detail::rethrow_failure(context);
+  std::optional<detail::AskedState> asked;
+  if (wanted) {
+    asked.emplace(detail::asked_state(*std::move(wanted)));
+  }
+  co_return detail::read_state(std::move(context), std::move(asked));
+}
+
+Awaitable<AbstractStateDict> StateDictHandler::metadata(LoadContext context) const {
+  return detail::read_stored_dict(std::move(context));
+}
+
+Description StateDictHandler::describe(const AbstractStateDict& stored) const {
+  std::vector<ArrayEntries::Described> arrays;
+  Description description;
+  description.kind = "state dict";
+  if (const StateDict::Map* children = stored.requested.map_if()) {
+    for (const auto& [key, child] : *children) {
+      if (const auto* tensor = child.leaf_if<ShardedTensor>()) {
+        arrays.push_back({detail::path_of(key), tensor->dtype, tensor->global_shape});
+      } else if (child.leaf_if<ShardedObject>() != nullptr) {
+        description.values.push_back({detail::path_of(key), "object", {}});
+      }
+    }
+  }
+  description.arrays = ArrayEntries(std::move(arrays));
+  return description;
+}
+
+bool StateDictHandler::recognises(std::span<const std::string> files) const {
+  return std::find(files.begin(), files.end(), ".metadata") != files.end() &&
+         std::any_of(files.begin(), files.end(),
+                     [](const std::string& file) { return file.ends_with(".distcp"); });
+}
+
+}  // namespace cairn::megatron

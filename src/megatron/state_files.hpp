@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cairn/array_store/file_layout.hpp"
+#include "cairn/array_store/reader.hpp"
+#include "cairn/contract/load_context.hpp"
+#include "cairn/formats/index.hpp"
+#include "cairn/megatron/state_dict.hpp"
+
+namespace cairn::megatron::detail {
+
+/// The file of the common state, beside those of a tree whose keys are those of tensors and the names of objects.
+inline constexpr std::string_view kCommonFile = "common.tree";
+
+/// The path of a key in an index.
+[[nodiscard]] std::string path_of(std::string_view key);
+
+/// What is stored under a key.
+struct StoredEntry {
+  formats::IndexEntry entry;
+  Shape shape;
+  DType dtype = DType::uint8;
+};
+
+/// What a checkpoint has besides common state.
+struct StoredDict {
+  std::map<std::string, StoredEntry, std::less<>> tensors;  ///< By key.
+  std::map<std::string, StoredEntry, std::less<>> objects;  ///< By unique key.
+  std::optional<StoredEntry> common;  ///< Common state, where Megatron saved it as an object.
+
+  /// Tensors with one part each, and objects, without data, by their keys.
+  [[nodiscard]] StateDict dict() const;
+};
+
+[[nodiscard]] StoredDict stored_dict(const formats::Index& index);
+
+/// The layout that reads a folder of Megatron-Core's; null for a checkpoint of Cairn's.
+[[nodiscard]] std::shared_ptr<const array_store::FileLayout> layout_of(const LoadContext& context);
+
+}  // namespace cairn::megatron::detail
