@@ -291,6 +291,9 @@ Description StateDictHandler::describe(const AbstractStateDict& stored) const {
       }
     }
   }
+  const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  std::sort(arrays.begin(), arrays.end(), by_name);
+  std::sort(description.values.begin(), description.values.end(), by_name);
   description.arrays = ArrayEntries(std::move(arrays));
   return description;
 }
