@@ -47,8 +47,8 @@ struct StateDictTraits {
   }
   static bool equal(const StateDict& a, const StateDict& b) { return plain(a) == plain(b); }
   static Request wrong(std::string name) {
-    return {std::move(name),
-            megatron::AbstractStateDict({{"x", ShardedTensor::from_rank_offsets("x", counted({2}))}})};
+    const StateDict other = {{"x", ShardedTensor::from_rank_offsets("x", counted({2}))}};
+    return {std::move(name), megatron::AbstractStateDict(other)};
   }
 
  private:

@@ -100,7 +100,7 @@ TEST_F(StatesOfRanksTest, FillTheMemoryThatTensorsBringAndConvert) {
   static_cast<void>(load_alone({{"w", ShardedTensor::from_rank_offsets("w", halves)}}));
 
   EXPECT_EQ(memory.data<std::int64_t>()[11], 11);
-  EXPECT_EQ(halves.clone(), halves);
+  EXPECT_EQ(halves.dtype(), DType::bfloat16);
 }
 
 TEST_F(StatesOfRanksTest, SayInTheManifestWhatTheyAre) {
@@ -255,7 +255,7 @@ TEST_F(StatesOfRanksTest, MayHaveCopiesThatAreCutOtherwise) {
   const Array embedding = counted({6});
   const auto flat_part = [&](std::uint32_t begin, std::uint32_t end, std::uint32_t replica) {
     return ShardedTensor::from_rank_offsets_flat("word", cut(embedding, Box({begin}, {end - begin})), {6}, {},
-                                                 {begin, end}, replica);
+                                                 {begin, end}, {replica});
   };
   expect_saved(
       [&](std::uint32_t rank) -> StateDict {
@@ -348,7 +348,7 @@ TEST_F(StatesOfRanksTest, ArePaddedAndCut) {
 // ---- What is refused, on all ranks with one text.
 
 StateDict row_of(std::uint32_t row, std::uint32_t rows, std::uint32_t replica = 0) {
-  return {{"w", ShardedTensor::from_rank_offsets("decoder.w", counted({1, 3}), {{0, row, rows}}, replica)}};
+  return {{"w", ShardedTensor::from_rank_offsets("decoder.w", counted({1, 3}), {{0, row, rows}}, {replica})}};
 }
 
 TEST_F(StatesOfRanksTest, NeedOneMainReplicaOfEachElement) {
@@ -391,7 +391,7 @@ TEST_F(StatesOfRanksTest, NameTheRankWhoseDictIsWrong) {
           dict["bad"] = ShardedTensorFactory{
               "f", counted({2}),
               [](auto&&...) -> StateDict { throw Error(Errc::invalid_argument, "no such layer"); },
-              [](const Tree&) { return Array(); }};
+              [](const Tree&) { return counted({2}); }};
         }
         return dict;
       },
@@ -425,8 +425,8 @@ TEST_F(StatesOfRanksTest, AreAskedForOnceByMainReplicas) {
 
 TEST_F(StatesOfRanksTest, AreTheSameByEachStrategy) {
   const auto replicated = [](std::uint32_t rank) -> StateDict {
-    return {{"w", ShardedTensor::from_rank_offsets("w", counted({64, 64}), {}, rank)},
-            {"own", ShardedTensor::from_rank_offsets("own", counted({4}), {{0, rank / 2, 2}}, rank % 2)}};
+    return {{"w", ShardedTensor::from_rank_offsets("w", counted({64, 64}), {}, {rank})},
+            {"own", ShardedTensor::from_rank_offsets("own", counted({4}), {{0, rank / 2, 2}}, {rank % 2})}};
   };
   const std::vector<std::uint32_t> groups[] = {{0, 1}, {2, 3}};
   for (const int how : {0, 1, 2, 3}) {

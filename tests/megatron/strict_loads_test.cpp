@@ -26,7 +26,7 @@ class StrictLoads : public testing::StatesOfRanks {
  protected:
   static StateDict stored(std::uint32_t rank) {
     return {{"w", ShardedTensor::from_rank_offsets("w", counted({2}), {{0, rank, 2}})},
-            {"z", ShardedTensor::from_rank_offsets("z", counted({2}), {}, rank)},
+            {"z", ShardedTensor::from_rank_offsets("z", counted({2}), {}, {rank})},
             {"o", ShardedObject{"object", 5, {2}, {rank}}},
             {"step", 7}};
   }
@@ -39,7 +39,7 @@ class StrictLoads : public testing::StatesOfRanks {
       dict["y"] = ShardedObject{"other", std::nullopt};
     }
     if (!lacks) {
-      dict["z"] = ShardedTensor::from_rank_offsets("z", Array({2}, DType::int32), {}, rank);
+      dict["z"] = ShardedTensor::from_rank_offsets("z", Array({2}, DType::int32), {}, {rank});
       dict["o"] = ShardedObject{"object", std::nullopt, {2}, {rank}};
     }
     return dict;

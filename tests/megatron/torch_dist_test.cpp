@@ -35,7 +35,11 @@ class TorchDist : public testing::StatesOfRanks {
   /// The whole tensors, as the layout reads them without this module.
   [[nodiscard]] Tensors whole(const std::filesystem::path& path) const {
     Tensors tensors;
-    const Tree tree = cairn::load(path, LoadOptions(), *context_);
+    TreeLoadOptions of_trees;
+    of_trees.leave_out = true;
+    cairn::LoadOptions options;
+    options.handler_options.set(of_trees);
+    const Tree tree = cairn::load(path, options, *context_);
     for (const auto& [key, value] : tree.as_map()) {
       if (const Array* array = value.array_if()) {
         tensors.emplace(key, *array);
