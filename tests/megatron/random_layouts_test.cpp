@@ -13,7 +13,7 @@
 #include "cairn/megatron/factory.hpp"
 #include "cairn/megatron/sharded_tensor.hpp"
 
-#include "memory_checkpoint.hpp"
+#include "megatron/states_of_ranks.hpp"
 #include "support/dice.hpp"
 
 namespace cairn::megatron {
@@ -242,6 +242,41 @@ TEST(RandomLayouts, LoadWhatAnyOtherHasSaved) {
   }
   EXPECT_GT(loaded_tensors, 3000U);
   EXPECT_GT(flat_ones, 1000U);
+}
+
+class RandomLayoutsOfRanks : public testing::StatesOfRanks {};
+
+TEST_F(RandomLayoutsOfRanks, LoadWhatAnyOtherHasSaved) {
+  for (std::uint64_t seed = 1000; seed < 1012; ++seed) {
+    SCOPED_TRACE(seed);
+    Dice dice(seed);
+    std::vector<Global> globals;
+    for (std::size_t i = 0; i < 1 + seed % 3; ++i) {
+      globals.push_back(random_global(dice, "key" + std::to_string(i)));
+    }
+    const std::vector<StateDict> left = random_states(dice, globals);
+    const std::vector<StateDict> right = random_states(dice, globals);
+
+    expect_saved([&left](std::uint32_t rank) { return left[rank]; }, left.size());
+    const std::vector<LoadEnd> ends =
+        load_on([&right](std::uint32_t rank) { return emptied(right[rank]); }, right.size());
+
+    const auto stored = load_plain_tensors(target(), *context_);
+    for (const Global& global : globals) {
+      ASSERT_EQ(stored.at(global.key), global.elements);
+    }
+    for (std::size_t rank = 0; rank < right.size(); ++rank) {
+      ASSERT_EQ(ends[rank].text, "");
+      std::size_t position = 0;
+      const StateDict* tensors = right[rank].find("tensors");
+      for (std::size_t i = 0; tensors != nullptr && i < tensors->list_if()->size(); ++i) {
+        const auto& tensor = *(*tensors)[i].leaf_if<ShardedTensor>();
+        if (!tensor.flattened_range || tensor.flattened_range->size() > 0) {
+          ASSERT_EQ(ends[rank].loaded.state.at("tensors")[position++].as<Array>(), *tensor.data);
+        }
+      }
+    }
+  }
 }
 
 TEST(RandomLayouts, LoadGatedUnitsThroughTheirFactories) {
