@@ -18,9 +18,10 @@ using testing::counted;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr Strict kModes[] = {Strict::assume_ok_unexpected, Strict::log_unexpected, Strict::log_all,
-                             Strict::raise_unexpected,     Strict::raise_all,      Strict::return_unexpected,
-                             Strict::return_all,           Strict::ignore_all};
+constexpr Strict kAllModes[] = {
+    Strict::assume_ok_unexpected, Strict::log_unexpected, Strict::log_all,
+    Strict::raise_unexpected,     Strict::raise_all,      Strict::return_unexpected,
+    Strict::return_all,           Strict::ignore_all};
 
 class StrictLoads : public testing::StatesOfRanks {
  protected:
@@ -73,7 +74,7 @@ class StrictLoads : public testing::StatesOfRanks {
 
 TEST_F(StrictLoads, AreToldTheSameOnAllRanks) {
   expect_saved(stored, 2);
-  for (const Strict strict : kModes) {
+  for (const Strict strict : kAllModes) {
     for (const int which : {0, 1, 2, 3}) {
       const bool has_unexpected = which % 2 != 0;
       const bool lacks = which / 2 != 0;
@@ -95,7 +96,7 @@ TEST_F(StrictLoads, AreToldTheSameOnAllRanks) {
 
 TEST_F(StrictLoads, AreToldWhatOneRankAsksForAlone) {
   expect_saved(stored, 2);
-  for (const Strict strict : kModes) {
+  for (const Strict strict : kAllModes) {
     for (const int which : {0, 1, 2, 3}) {
       const bool has_unexpected = which % 2 != 0;
       const bool lacks = which / 2 != 0;
