@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,6 +75,7 @@ RankArrayOptions array_options(const StateDictSaveRules& rules) {
   options.replicas = rules.replicas;
   options.is_covered_by_main = true;
   options.group = rules.group;
+  options.most_files = rules.for_torch ? std::numeric_limits<std::size_t>::max() : 1;
   return options;
 }
 

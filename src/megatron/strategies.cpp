@@ -52,6 +52,9 @@ OptionWords StateDictSaveRules::same_on_all_ranks() const {
   if (!group.empty()) {
     words.emplace_back("StateDictSaveRules::group", "given");
   }
+  if (for_torch) {
+    words.emplace_back("StateDictSaveRules::for_torch", "true");
+  }
   return words;
 }
 

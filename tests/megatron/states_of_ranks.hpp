@@ -49,8 +49,10 @@ class StatesOfRanks : public ApiTest {
   void expect_refused(const DictOfRank& dict, std::size_t ranks, const ::testing::Matcher<std::string>& why,
                       const megatron::StateDictSaveOptions& options = {}) const {
     JointJob job{JointJob::Options(ranks)};
-    for (const RankEnd& end : save_on(job, dict, options)) {
+    const std::vector<RankEnd> ends = save_on(job, dict, options);
+    for (const RankEnd& end : ends) {
       EXPECT_THAT(end.text(), why);
+      EXPECT_EQ(end.text(), ends.front().text());
     }
     EXPECT_THAT(left(), ::testing::IsEmpty());
   }

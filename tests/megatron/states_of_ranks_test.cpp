@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megatron/states_of_ranks.hpp"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -343,6 +344,30 @@ TEST_F(StatesOfRanksTest, ArePaddedAndCut) {
   const std::vector<Array> padded = {counted({4, 3}), Array::zeros({1, 3}, DType::int32)};
   EXPECT_EQ(state.at("more").as<Array>(), concatenate(padded));
   EXPECT_EQ(state.at("fewer").as<Array>(), numbers({7}));
+}
+
+TEST_F(StatesOfRanksTest, HaveFilesForTorchWhereThatIsAskedFor) {
+  const auto layers = [](std::uint32_t rank) {
+    StateDict::List parts;
+    for (std::uint64_t layer = 0; layer < 3; ++layer) {  // Those of a rank do not touch.
+      parts.emplace_back(ShardedTensor::from_rank_offsets("w", counted({2}), {{0, 2 * layer + rank, 6}}));
+    }
+    return StateDict{{"layers", StateDict::list(std::move(parts))}};
+  };
+  const auto data_files = [this] {
+    const std::vector<std::string> names = testing::list_tree(target() / "state");
+    return std::count_if(names.begin(), names.end(),
+                         [](const std::string& name) { return name.ends_with(".safetensors"); });
+  };
+  StateDictSaveOptions options = overwriting();
+  expect_saved(layers, 2, options);
+  EXPECT_EQ(data_files(), 2);
+
+  options.rules.for_torch = true;
+  expect_saved(layers, 2, options);
+
+  EXPECT_EQ(data_files(), 6);
+  EXPECT_EQ(load_plain_tensors(target(), *context_).at("w").shape(), (Shape{12}));
 }
 
 // ---- What is refused, on all ranks with one text.

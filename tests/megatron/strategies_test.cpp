@@ -99,8 +99,9 @@ TEST(StateDictSaveRules, SayWhatRanksMustHaveAlike) {
   rules.before_comparison = [](const Tree& common) { return common; };
   rules.replicas = ReplicaChoice::main;
   rules.group = {0, 1};
+  rules.for_torch = true;
 
-  EXPECT_THAT(rules.same_on_all_ranks(), ::testing::SizeIs(4));
+  EXPECT_THAT(rules.same_on_all_ranks(), ::testing::SizeIs(5));
 }
 
 }  // namespace

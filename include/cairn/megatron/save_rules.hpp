@@ -28,6 +28,10 @@ struct StateDictSaveRules {
   /// The ranks among which this one's copies are chosen, itself included; empty: all. A box is written by a rank of the
   /// group that has its main replica.
   std::vector<std::uint32_t> group;
+  /// Each file has one box of a key, so that torch's reader takes them. There are as many more files as the key with
+  /// the most boxes on a rank needs; SaveResult::files says how many in all. Off: boxes that do not touch share a file,
+  /// which is marked, so that torch refuses it.
+  bool for_torch = false;
 };
 
 }  // namespace cairn::megatron
