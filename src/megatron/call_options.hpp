@@ -4,6 +4,15 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/coord/session.hpp"
+#include "cairn/megatron/state_dict.hpp"
+
+#include "megatron/prepare.hpp"
 
 namespace cairn::megatron::detail {
 
@@ -22,12 +31,23 @@ struct FailedBefore {
   std::shared_ptr<std::atomic<bool>> was_thrown = std::make_shared<std::atomic<bool>>(false);
 };
 
-/// Throws what went wrong, if something did. `Context` is that of a save or of a load.
+/// As `prepare`, in a save or a load. What is wrong with the dict of a rank, or was before the call, is the same error on
+/// all ranks, which names that rank. `Context` is that of the save or load.
 template <class Context>
-void rethrow_failure(const Context& context) {
-  if (const auto* failed = context.template option<FailedBefore>()) {
-    *failed->was_thrown = true;
-    std::rethrow_exception(failed->why);
+PreparedDict prepare_on_rank(const Context& context, const StateDict& dict, Purpose purpose) {
+  try {
+    if (const auto* failed = context.template option<FailedBefore>()) {
+      *failed->was_thrown = true;
+      std::rethrow_exception(failed->why);
+    }
+    return prepare(dict, purpose);
+  } catch (const Error& error) {
+    const std::optional<coord::Channel> ranks = context.channel("dict");
+    if (ranks && error.code().category() == cairn_category()) {
+      ranks->refuse_together(Error(
+          error.code(), fmt::format("'{}': rank {}: {}", context.name(), ranks->rank(), error.detail())));
+    }
+    throw;
   }
 }
 

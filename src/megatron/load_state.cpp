@@ -188,15 +188,11 @@ struct AskedState {
   PreparedDict prepared;
 };
 
-AskedState asked_state(AbstractStateDict wanted) {
-  PreparedDict prepared = prepare(wanted.requested, Purpose::load);
-  return {std::move(wanted), std::move(prepared)};
-}
-
 AskedState all_of(const StoredDict& stored) {
   AbstractStateDict all(stored.dict());
   all.checks_access = false;
-  return asked_state(std::move(all));
+  PreparedDict prepared = prepare(all.requested, Purpose::load);
+  return {std::move(all), std::move(prepared)};
 }
 
 Awaitable<formats::Index> open_stored(Files files, Layout layout) {
@@ -266,10 +262,11 @@ Awaitable<AbstractStateDict> read_stored_dict(LoadContext context) {
 
 Awaitable<Background<StateDict>> StateDictHandler::load(LoadContext context,
                                                         std::optional<AbstractStateDict> wanted) const {
-  detail::rethrow_failure(context);
   std::optional<detail::AskedState> asked;
   if (wanted) {
-    asked.emplace(detail::asked_state(*std::move(wanted)));
+    detail::PreparedDict prepared =
+        detail::prepare_on_rank(context, wanted->requested, detail::Purpose::load);
+    asked.emplace(detail::AskedState{*std::move(wanted), std::move(prepared)});
   }
   co_return detail::read_state(std::move(context), std::move(asked));
 }

@@ -165,8 +165,7 @@ Awaitable<Background<>> save_prepared(SaveContext context, PreparedDict prepared
 
 // outlives: `value` is valid during this phase; what is kept of it are shared leaves.
 Awaitable<Background<>> StateDictHandler::save(SaveContext context, const StateDict& value) const {
-  detail::rethrow_failure(context);
-  detail::PreparedDict prepared = detail::prepare(value, detail::Purpose::save);
+  detail::PreparedDict prepared = detail::prepare_on_rank(context, value, detail::Purpose::save);
   co_return co_await detail::save_prepared(std::move(context), std::move(prepared));
 }
 

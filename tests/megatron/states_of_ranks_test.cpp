@@ -420,7 +420,7 @@ TEST_F(StatesOfRanksTest, NameTheRankWhoseDictIsWrong) {
         }
         return dict;
       },
-      2, HasSubstr("no such layer"));
+      2, HasSubstr("'state': rank 1: 'bad': its factory: no such layer"));
 }
 
 TEST_F(StatesOfRanksTest, AreSavedInAFormThatThereIs) {
@@ -443,6 +443,23 @@ TEST_F(StatesOfRanksTest, AreAskedForOnceByMainReplicas) {
   for (const LoadEnd& end : load_on(twice, 2, options)) {
     EXPECT_EQ(end.text, "");
     EXPECT_EQ(end.loaded.state.at("w").as<Array>(), counted({1, 3}));
+  }
+}
+
+TEST_F(StatesOfRanksTest, NameTheRankWhoseRequestIsWrong) {
+  expect_saved([](std::uint32_t rank) { return row_of(rank, 2); }, 2);
+  const std::vector<LoadEnd> ends = load_on(
+      [](std::uint32_t rank) {
+        StateDict dict = row_of(rank, 2);
+        if (rank == 1) {
+          dict["o"] = ShardedObject{"decoder.w", 7};
+        }
+        return dict;
+      },
+      2);
+  for (const LoadEnd& end : ends) {
+    EXPECT_THAT(end.text, HasSubstr("'state': rank 1: 'decoder.w' is a tensor at 'w' and an object at 'o'"));
+    EXPECT_EQ(end.text, ends.front().text);
   }
 }
 
