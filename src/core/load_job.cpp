@@ -9,6 +9,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "async/internal/suspend.hpp"
+
 namespace cairn::core {
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
@@ -170,7 +172,7 @@ Awaitable<> LoadJob::begin_part(std::size_t index, Backgrounds* backgrounds) {
   if (failure) {
     const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
     const Asked asked = asked_of(state, is_stopped());
-    rethrow(failure, part, asked);
+    rethrow_of_part(failure, part, asked);
   }
 }
 
@@ -187,8 +189,17 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
   if (failure) {
     const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
     const Asked asked = asked_of(state, is_stopped());
-    rethrow(failure, part, asked);
+    rethrow_of_part(failure, part, asked);
   }
+}
+
+void LoadJob::rethrow_of_part(const std::exception_ptr& failure, const Part& part, Asked asked) const {
+  if (joint_ && failure == joint_->failure()) {  // Ranks that hear of it say the same.
+    std::rethrow_exception(asked == Asked::to_stop
+                               ? async::cancelled()
+                               : with_context(failure, fmt::format("load of {}", path().string())));
+  }
+  rethrow(failure, part, asked);
 }
 
 void LoadJob::forget_attempt() {

@@ -54,6 +54,7 @@ class LoadJob final : public ReadJob {
   void forget_attempt() override;
   Awaitable<> begin_part(std::size_t index, Backgrounds* backgrounds);
   Awaitable<> finish_part(std::size_t index, Background<AnyValue> background);
+  [[noreturn]] void rethrow_of_part(const std::exception_ptr& failure, const Part& part, Asked asked) const;
   /// Fills in the result; `problem` is what went wrong with the trace, empty when nothing did.
   void end_load(std::string problem);
   void count_end(const std::exception_ptr& failure) override;

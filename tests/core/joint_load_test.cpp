@@ -224,11 +224,13 @@ TEST_F(TalkingRanks, AllFailWhereTheyDisagree) {
   const Context alone;
   save(alone);
 
-  for (const RankEnd& end : job.on_all([&](std::size_t rank) {
-         static_cast<void>(load(job.context(rank), true, 1));
-         return SaveResult();
-       })) {
+  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
+    static_cast<void>(load(job.context(rank), true, 1));
+    return SaveResult();
+  });
+  for (const RankEnd& end : ends) {
     EXPECT_THAT(end.text(), ::testing::AllOf(HasSubstr("the word"), HasSubstr("rank 1 has 'odd'")));
+    EXPECT_EQ(end.text(), ends.front().text());
   }
 }
 

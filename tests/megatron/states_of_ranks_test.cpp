@@ -436,8 +436,10 @@ TEST_F(StatesOfRanksTest, AreAskedForOnceByMainReplicas) {
   expect_saved([](std::uint32_t rank) { return row_of(rank, 2); }, 2);
   const auto twice = [](std::uint32_t) { return row_of(0, 2); };
   StateDictLoadOptions options;
-  for (const LoadEnd& end : load_on(twice, 2, options)) {
-    EXPECT_THAT(end.text, HasSubstr("'decoder.w'"));
+  const std::vector<LoadEnd> ends = load_on(twice, 2, options);
+  for (const LoadEnd& end : ends) {
+    EXPECT_THAT(end.text, HasSubstr("'decoder.w': ranks 0 and 1"));
+    EXPECT_EQ(end.text, ends.front().text);
   }
   options.checks_access = false;
   for (const LoadEnd& end : load_on(twice, 2, options)) {

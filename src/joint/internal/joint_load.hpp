@@ -52,6 +52,8 @@ class JointLoad {
 
   /// Tells all that this rank has failed.
   void fail(const std::exception_ptr& why) noexcept;
+  /// The failure that all ranks hear of, if there is one yet.
+  [[nodiscard]] std::exception_ptr failure() const { return work_.failure(); }
   /// Calls `work` when another rank has failed first; see FailureListener. Called once.
   void on_failure(FailureListener::Work work) { listener_.listen(work_, std::move(work)); }
   void stop_listening() noexcept { listener_.stop(); }
