@@ -98,7 +98,7 @@ const SplitOptions& ComposableSplitter::options() const noexcept {
   return state_->plan->options;
 }
 
-void ComposableSplitter::add_chunk(const Path& path) {
+void ComposableSplitter::add_chunk(const Path& path, std::optional<std::size_t> position) {
   Plan& plan = *state_->plan;
   Target target = state_->find(path);
   if (target.walk.is_at_list()) {
@@ -120,7 +120,7 @@ void ComposableSplitter::add_chunk(const Path& path) {
   if (target.text != nullptr) {
     chunk.chunk = Chunk::borrow(std::string_view(*target.text));
   }
-  plan.add(std::move(chunk), std::nullopt);
+  plan.add(std::move(chunk), position);
 }
 
 void ComposableSplitter::add_chunk(Chunk chunk, const Path& path, std::optional<std::size_t> position) {

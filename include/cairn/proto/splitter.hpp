@@ -94,10 +94,10 @@ class ComposableSplitter {
 
   /// Cuts out what lies at `path`: a message, or a string. What was cut out of that message before stays out of the
   /// chunk. The empty path is the message of this splitter.
-  void add_chunk(const Path& path);
-  /// Stores `chunk` there instead, whatever lies there: a message, or bytes, which for a number are its text.
   ///
-  /// `position` counts the chunks that have been added, and not the base chunk; nothing: behind all of them. With an
+  /// `position` counts the chunks that have been added, and not the base chunk; nothing: behind all of them.
+  void add_chunk(const Path& path, std::optional<std::size_t> position = std::nullopt);
+  /// Stores `chunk` there instead, whatever lies there: a message, or bytes, which for a number are its text. With an
   /// empty path a root gets a further part; set_base must then say what its base chunk is.
   void add_chunk(Chunk chunk, const Path& path, std::optional<std::size_t> position = std::nullopt);
   /// Cuts out elements [begin, end) of a repeated field or, in the order of keys, entries of a map: a chunk of the type
