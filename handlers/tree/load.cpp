@@ -377,8 +377,9 @@ Awaitable<AbstractTree> read_metadata(LoadContext context, array_store::FileLayo
 
 }  // namespace
 
-Tree read_object(std::shared_ptr<const array_store::FileLayout> layout, const array_store::StoredObject& object,
-                 std::string_view path, std::vector<formats::LeftOut>* left_out) {
+Tree read_object(std::shared_ptr<const array_store::FileLayout> layout,
+                 const array_store::StoredObject& object, std::string_view path,
+                 std::vector<formats::LeftOut>* left_out) {
   TreeLoadOptions options;
   options.leave_out = left_out != nullptr;
   return ObjectReader{std::move(layout), &options, left_out}.read(object, path);

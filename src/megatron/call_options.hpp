@@ -31,8 +31,8 @@ struct FailedBefore {
   std::shared_ptr<std::atomic<bool>> was_thrown = std::make_shared<std::atomic<bool>>(false);
 };
 
-/// As `prepare`, in a save or a load. What is wrong with the dict of a rank, or was before the call, is the same error on
-/// all ranks, which names that rank. `Context` is that of the save or load.
+/// As `prepare`, in a save or a load. What is wrong with the dict of a rank, or was before the call, is the same error
+/// on all ranks, which names that rank. `Context` is that of the save or load.
 template <class Context>
 PreparedDict prepare_on_rank(const Context& context, const StateDict& dict, Purpose purpose) {
   try {

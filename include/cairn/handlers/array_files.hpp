@@ -62,8 +62,8 @@ struct SameOnRanks {
 /// Returns what the options of a load ask for.
 [[nodiscard]] array_store::ReadOptions array_read_options(LoadContext context);
 
-/// Makes a tree of an object of other programs (EntryKind::unread), as their layout describes it. What has no place in a
-/// tree is added to `left_out`, with its path in the object; null: it is an error. `path` names the object in errors.
+/// Makes a tree of an object of other programs (EntryKind::unread), as their layout describes it. What has no place in
+/// a tree is added to `left_out`, with its path in the object; null: it is an error. `path` names the object in errors.
 ///
 /// Errors: Errc::structure_mismatch, naming what has no place in a tree.
 [[nodiscard]] Tree read_object(std::shared_ptr<const array_store::FileLayout> layout,
