@@ -2,17 +2,16 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "cairn/base/error.hpp"
-#include "cairn/coord/session.hpp"
 #include "cairn/megatron/state_dict.hpp"
 
 #include "megatron/prepare.hpp"
+#include "megatron/rank_failure.hpp"
 
 namespace cairn::megatron::detail {
 
@@ -31,23 +30,28 @@ struct FailedBefore {
   std::shared_ptr<std::atomic<bool>> was_thrown = std::make_shared<std::atomic<bool>>(false);
 };
 
-/// As `prepare`, in a save or a load. What is wrong with the dict of a rank, or was before the call, is the same error
-/// on all ranks, which names that rank. `Context` is that of the save or load.
+/// A dict that is prepared, or what is wrong with it.
+struct DictOfRank {
+  PreparedDict prepared;
+  std::optional<RankFailure> failure;
+};
+
+/// As `prepare`, in a save or a load. Where there are ranks, what is wrong with the dict, or was before the call, is not
+/// thrown: they have yet to hear of it. `Context` is that of the save or load.
 template <class Context>
-PreparedDict prepare_on_rank(const Context& context, const StateDict& dict, Purpose purpose) {
+DictOfRank prepare_on_rank(const Context& context, const StateDict& dict, Purpose purpose) {
   try {
     if (const auto* failed = context.template option<FailedBefore>()) {
       *failed->was_thrown = true;
       std::rethrow_exception(failed->why);
     }
-    return prepare(dict, purpose);
+    return {prepare(dict, purpose), std::nullopt};
   } catch (const Error& error) {
-    const std::optional<coord::Channel> ranks = context.channel("dict");
-    if (ranks && error.code().category() == cairn_category()) {
-      ranks->refuse_together(Error(
-          error.code(), fmt::format("'{}': rank {}: {}", context.name(), ranks->rank(), error.detail())));
+    if (!context.channel("dict") || error.code().category() != cairn_category()) {
+      throw;
     }
-    throw;
+    const auto rank = static_cast<std::uint32_t>(context.coordinator().rank());
+    return {{}, RankFailure{rank, error.code(), error.detail()}};
   }
 }
 

@@ -185,14 +185,14 @@ Awaitable<LoadedParts> read_arrays(LoadContext context, Files files, formats::In
 /// What a load asks for.
 struct AskedState {
   AbstractStateDict wanted;
-  PreparedDict prepared;
+  DictOfRank dict;
 };
 
 AskedState all_of(const StoredDict& stored) {
   AbstractStateDict all(stored.dict());
   all.checks_access = false;
   PreparedDict prepared = prepare(all.requested, Purpose::load);
-  return {std::move(all), std::move(prepared)};
+  return {std::move(all), {std::move(prepared), std::nullopt}};
 }
 
 Awaitable<formats::Index> open_stored(Files files, Layout layout) {
@@ -214,12 +214,13 @@ Awaitable<StateDict> read_sharded(LoadContext context, std::optional<AskedState>
     }
   };
   co_await context.run(std::move(list));
-  Awaitable<std::set<std::string>> settling = settle_keys(context, asked->wanted, asked->prepared, stored);
+  Awaitable<std::set<std::string>> settling = settle_keys(context, asked->wanted, asked->dict, stored);
   std::set<std::string> dropped = co_await std::move(settling);
+  const PreparedDict& prepared = asked->dict.prepared;
   if (asked->wanted.checks_access) {
-    co_await check_access(context, asked->prepared);
+    co_await check_access(context, prepared);
   }
-  WantedState wanted_now = wanted_state(asked->prepared, stored, dropped, has_common);
+  WantedState wanted_now = wanted_state(prepared, stored, dropped, has_common);
   Awaitable<LoadedParts> reading =
       read_arrays(context, files, std::move(index), std::move(wanted_now), objects);
   LoadedParts loaded = co_await std::move(reading);
@@ -228,7 +229,7 @@ Awaitable<StateDict> read_sharded(LoadContext context, std::optional<AskedState>
   }
   loaded.dropped = std::move(dropped);
   StateDict state;
-  std::function<void()> finish = [&] { state = StateDict(assemble(asked->prepared, std::move(loaded))); };
+  std::function<void()> finish = [&] { state = StateDict(assemble(prepared, std::move(loaded))); };
   co_await context.run(std::move(finish));
   co_return state;
 }
@@ -264,9 +265,8 @@ Awaitable<Background<StateDict>> StateDictHandler::load(LoadContext context,
                                                         std::optional<AbstractStateDict> wanted) const {
   std::optional<detail::AskedState> asked;
   if (wanted) {
-    detail::PreparedDict prepared =
-        detail::prepare_on_rank(context, wanted->requested, detail::Purpose::load);
-    asked.emplace(detail::AskedState{*std::move(wanted), std::move(prepared)});
+    detail::DictOfRank dict = detail::prepare_on_rank(context, wanted->requested, detail::Purpose::load);
+    asked.emplace(detail::AskedState{*std::move(wanted), std::move(dict)});
   }
   co_return detail::read_state(std::move(context), std::move(asked));
 }

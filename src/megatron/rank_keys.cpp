@@ -123,36 +123,7 @@ void add_object(std::map<std::string_view, Grid>& grids, std::string_view name, 
   }
 }
 
-}  // namespace
-
-std::string encode_keys(const PreparedDict& prepared, std::uint32_t rank) {
-  std::string text;
-  for (const PreparedTensor& tensor : prepared.tensors) {
-    put_note(text, tensor.key, {rank, false, {}});
-  }
-  for (const PreparedObject& object : prepared.objects) {
-    KeyNote note{rank, true, {}};
-    if (object.is_main) {
-      note.mains.add(rank);
-    }
-    put_note(text, object.unique_key, note);
-  }
-  return text;
-}
-
-std::string merge_keys(const std::vector<std::string>& texts) {
-  KeyNotes notes;
-  for (const std::string& text : texts) {
-    take_notes(text, notes);
-  }
-  std::string merged;
-  for (const auto& [name, note] : notes) {
-    put_note(merged, name, note);
-  }
-  return merged;
-}
-
-void check_keys(std::string_view all) {
+void check_notes(std::string_view all) {
   KeyNotes notes;
   take_notes(all, notes);
   std::map<std::string_view, Grid> grids;
@@ -170,6 +141,53 @@ void check_keys(std::string_view all) {
   }
 }
 
+}  // namespace
+
+std::string encode_keys(const PreparedDict& prepared, std::uint32_t rank,
+                        const std::optional<RankFailure>& failure) {
+  std::string text;
+  put_failure(text, failure);
+  for (const PreparedTensor& tensor : prepared.tensors) {
+    put_note(text, tensor.key, {rank, false, {}});
+  }
+  for (const PreparedObject& object : prepared.objects) {
+    KeyNote note{rank, true, {}};
+    if (object.is_main) {
+      note.mains.add(rank);
+    }
+    put_note(text, object.unique_key, note);
+  }
+  return text;
+}
+
+std::string merge_keys(const std::vector<std::string>& texts) {
+  std::optional<RankFailure> failure;
+  KeyNotes notes;
+  for (std::string_view text : texts) {
+    take_failure(text, failure);
+    take_notes(text, notes);
+  }
+  std::string merged;
+  put_failure(merged, failure);
+  for (const auto& [name, note] : notes) {
+    put_note(merged, name, note);
+  }
+  return merged;
+}
+
+void check_keys(std::string_view all, std::string_view name) {
+  std::optional<RankFailure> failure;
+  take_failure(all, failure);
+  if (failure) {
+    throw error_of(*failure, name);
+  }
+  try {
+    check_notes(all);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("'{}': {}", name, error.detail()));
+  }
+}
+
 // outlives: the caller keeps the channel until this has ended.
 Awaitable<coord::Reduced> agree_on_keys(coord::Channel& ranks, std::string mine,
                                         std::optional<coord::SaidBefore> before, Hash128 aside,
@@ -180,9 +198,9 @@ Awaitable<coord::Reduced> agree_on_keys(coord::Channel& ranks, std::string mine,
   coord::Reduced reduced = co_await std::move(reducing);
   if (ranks.rank() == 0 && !reduced.is_known) {
     try {
-      check_keys(reduced.all);
+      check_keys(reduced.all, name);
     } catch (const Error& error) {
-      ranks.refuse_together(Error(error.code(), fmt::format("'{}': {}", name, error.detail())));
+      ranks.refuse_together(error);
     }
   }
   co_return reduced;

@@ -31,6 +31,7 @@ constexpr std::size_t kMostUnexpected = 1000;
 
 /// What some ranks say of what they ask for.
 struct AskedKeys {
+  std::optional<RankFailure> failure;
   std::map<std::string, SomeRanks> unexpected;
   std::vector<bool>
       is_asked;  ///< For each key that is stored, in their order; empty where that does not matter.
@@ -38,6 +39,7 @@ struct AskedKeys {
 
 std::string encode_asked(const AskedKeys& asked) {
   std::string text;
+  put_failure(text, asked.failure);
   put(text, static_cast<std::uint64_t>(asked.unexpected.size()));
   for (const auto& [key, ranks] : asked.unexpected) {
     put_text(text, key);
@@ -55,6 +57,7 @@ std::string encode_asked(const AskedKeys& asked) {
 
 /// Adds what others have encoded.
 void add_asked(AskedKeys& asked, std::string_view text) {
+  take_failure(text, asked.failure);
   for (auto left = take<std::uint64_t>(text); left > 0; --left) {
     const std::string key(take_text(text));
     const SomeRanks ranks = take_ranks(text);
@@ -161,13 +164,15 @@ sharding::RankBoxes rank_boxes(const PreparedTensor& tensor, const std::string& 
 
 // outlives: see the header.
 Awaitable<std::set<std::string>> settle_keys(LoadContext context, const AbstractStateDict& wanted,
-                                             const PreparedDict& prepared, const StoredDict& stored) {
+                                             const DictOfRank& dict, const StoredDict& stored) {
+  const PreparedDict& prepared = dict.prepared;
   const StrictRules rules = rules_of(wanted.strict);
   const std::set<std::string> mine = unexpected_of(prepared, stored);
   const std::vector<std::string_view> keys = keys_of(stored);
   std::optional<coord::Channel> ranks = context.channel("keys");
   const std::size_t rank = context.coordinator().rank();
   AskedKeys asked;
+  asked.failure = dict.failure;
   for (const std::string& key : mine) {
     SomeRanks& who = asked.unexpected[key];
     if (ranks) {
@@ -188,6 +193,9 @@ Awaitable<std::set<std::string>> settle_keys(LoadContext context, const Abstract
     const std::string all = co_await std::move(asking);
     asked = AskedKeys();
     add_asked(asked, all);
+    if (asked.failure) {
+      ranks->refuse_together(error_of(*asked.failure, context.name()));
+    }
   }
   const std::filesystem::path folder =
       context.handler_id().empty() ? context.path() : context.path().parent_path();

@@ -8,6 +8,7 @@
 #include "cairn/contract/load_context.hpp"
 #include "cairn/megatron/abstract_state_dict.hpp"
 
+#include "megatron/call_options.hpp"
 #include "megatron/prepare.hpp"
 #include "megatron/state_files.hpp"
 
@@ -22,8 +23,7 @@ namespace cairn::megatron::detail {
 /// Errors: on all ranks with one text, Errc::not_found; Errc::invalid_argument where ranks are not strict alike.
 [[nodiscard]] Awaitable<std::set<std::string>> settle_keys(LoadContext context,
                                                            const AbstractStateDict& wanted,
-                                                           const PreparedDict& prepared,
-                                                           const StoredDict& stored);
+                                                           const DictOfRank& dict, const StoredDict& stored);
 
 /// Checks that main replicas ask for each element and each object once. Does nothing where a rank loads alone.
 ///

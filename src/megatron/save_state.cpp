@@ -87,10 +87,11 @@ struct RankAnswers {
 
 /// The ranks check that their keys fit together.
 // outlives: the caller keeps the answers until this has ended.
-Awaitable<> agree(SaveContext context, std::string keys, Hash128 common, RankAnswers& answers) {
+Awaitable<> agree(SaveContext context, std::string keys, Hash128 common, bool has_failed,
+                  RankAnswers& answers) {
   std::optional<coord::Channel> ranks = context.channel("keys");
   if (!ranks) {
-    check_keys(keys);
+    check_keys(keys, context.name());
     co_return;
   }
   std::optional<coord::SaidBefore> before;
@@ -99,6 +100,9 @@ Awaitable<> agree(SaveContext context, std::string keys, Hash128 common, RankAns
   }
   Awaitable<coord::Reduced> agreeing = agree_on_keys(*ranks, std::move(keys), before, common, context.name());
   const coord::Reduced reduced = co_await std::move(agreeing);
+  if (has_failed) {
+    static_cast<void>(co_await ranks->broadcast({}));  // Rank 0 refuses it instead.
+  }
   answers.is_common_alike = reduced.is_alike;
   if (!reduced.is_known) {
     context.keep(std::make_shared<const KeptKeys>(KeptKeys{reduced.said}));
@@ -130,7 +134,8 @@ Background<> finish_save(SaveContext context, Background<> arrays, std::optional
   co_await std::move(arrays);
 }
 
-Awaitable<Background<>> save_prepared(SaveContext context, PreparedDict prepared) {
+Awaitable<Background<>> save_prepared(SaveContext context, DictOfRank dict) {
+  const PreparedDict& prepared = dict.prepared;
   const StateDictSaveRules* given = context.option<StateDictSaveRules>();
   const StateDictSaveRules rules = given != nullptr ? *given : StateDictSaveRules();
   const auto rank = static_cast<std::uint32_t>(context.coordinator().rank());
@@ -139,9 +144,9 @@ Awaitable<Background<>> save_prepared(SaveContext context, PreparedDict prepared
     answers.common =
         hashed_leaves(rules.before_comparison ? rules.before_comparison(prepared.common) : prepared.common);
   }
-  std::string keys = encode_keys(prepared, rank);
+  std::string keys = encode_keys(prepared, rank, dict.failure);
   const Hash128 common_hash = hash_of(answers.common);
-  co_await agree(context, std::move(keys), common_hash, answers);
+  co_await agree(context, std::move(keys), common_hash, dict.failure.has_value(), answers);
   RankArrays arrays(context, array_options(rules));
   for (const PreparedTensor& tensor : prepared.tensors) {
     arrays.add(path_of(tensor.key), held(tensor, rank));
@@ -165,8 +170,8 @@ Awaitable<Background<>> save_prepared(SaveContext context, PreparedDict prepared
 
 // outlives: `value` is valid during this phase; what is kept of it are shared leaves.
 Awaitable<Background<>> StateDictHandler::save(SaveContext context, const StateDict& value) const {
-  detail::PreparedDict prepared = detail::prepare_on_rank(context, value, detail::Purpose::save);
-  co_return co_await detail::save_prepared(std::move(context), std::move(prepared));
+  detail::DictOfRank dict = detail::prepare_on_rank(context, value, detail::Purpose::save);
+  co_return co_await detail::save_prepared(std::move(context), std::move(dict));
 }
 
 }  // namespace cairn::megatron
