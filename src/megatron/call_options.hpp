@@ -36,8 +36,8 @@ struct DictOfRank {
   std::optional<RankFailure> failure;
 };
 
-/// As `prepare`, in a save or a load. Where there are ranks, what is wrong with the dict, or was before the call, is not
-/// thrown: they have yet to hear of it. `Context` is that of the save or load.
+/// As `prepare`, in a save or a load. Where there are ranks, what is wrong with the dict, or was before the call, is
+/// not thrown: they have yet to hear of it. `Context` is that of the save or load.
 template <class Context>
 DictOfRank prepare_on_rank(const Context& context, const StateDict& dict, Purpose purpose) {
   try {

@@ -101,7 +101,8 @@ Awaitable<> agree(SaveContext context, std::string keys, Hash128 common, bool ha
   Awaitable<coord::Reduced> agreeing = agree_on_keys(*ranks, std::move(keys), before, common, context.name());
   const coord::Reduced reduced = co_await std::move(agreeing);
   if (has_failed) {
-    static_cast<void>(co_await ranks->broadcast({}));  // Rank 0 refuses it instead.
+    std::string none;
+    static_cast<void>(co_await ranks->broadcast(std::move(none)));  // Rank 0 refuses it instead.
   }
   answers.is_common_alike = reduced.is_alike;
   if (!reduced.is_known) {
