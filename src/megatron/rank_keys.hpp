@@ -30,8 +30,8 @@ namespace cairn::megatron::detail {
 
 /// Checks that what all ranks say fits together. `name` is that of the checkpointable.
 ///
-/// Errors: what is wrong with the dict of a rank. Else naming key and ranks: Errc::overlapping_shards for an object with
-///         several main replicas; Errc::incomplete_shards for a grid of which an object has none;
+/// Errors: what is wrong with the dict of a rank. Else naming key and ranks: Errc::overlapping_shards for an object
+///         with several main replicas; Errc::incomplete_shards for a grid of which an object has none;
 ///         Errc::invalid_argument for a key in two roles, or of two grids; Errc::malformed_metadata.
 void check_keys(std::string_view all, std::string_view name);
 
