@@ -338,7 +338,10 @@ void DcpWriter::finish() {
     pickle.object(kMetadata, "TensorProperties");
     pickle.out += '(';
     pickle.global("torch", torch_name(array.whole.dtype).name);
-    pickle.out += "N\x89N\x89tb";
+    pickle.out += "N\x89";
+    pickle.global(kMetadata, "_MEM_FORMAT_ENCODING");
+    pickle.out += std::string_view("K\0\x85R", 4);  // Contiguous.
+    pickle.out += "\x89tb";
     pickle.text("size");
     pickle.size(array.whole.shape);
     pickle.text("chunks");
