@@ -78,14 +78,18 @@ def used(*shape):
     return torch.zeros(shape).fill_(1.0)
 
 
+def copy_archive(path, memory):
+    for name, tensor in torch.load(path, mmap=True).items():
+        memory[name].copy_(tensor)
+
+
 def archive(folder, rounds):
     path = os.path.join(folder, "arrays.pt")
     memory = {name: used(*tensor.shape) for name, tensor in torch.load(path, mmap=True).items()}
     for _ in range(rounds):
         cold = is_cold(folder)
         begin = time.perf_counter()
-        for name, tensor in torch.load(path, mmap=True).items():
-            memory[name].copy_(tensor)
+        copy_archive(path, memory)  # Nothing stays mapped, or the next round would not be cold.
         report("foreign_archive", "torch.load(mmap=True)", time.perf_counter() - begin, cold)
 
 

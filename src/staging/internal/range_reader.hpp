@@ -66,6 +66,8 @@ class RangeReader {
   Awaitable<> read_runs();
   Awaitable<> read_in_memory(Run run);
   Awaitable<> read_through_cache(Run run, std::byte* place);
+  /// Reads a small run of a cached file, and those that follow as long as they are small.
+  Awaitable<> read_small_runs(Run first);
   Awaitable<> read_into_place(Run run, std::byte* place);
   Awaitable<> read_through_buffer(Run run);
   // outlives: `data` is the caller's, who awaits this
