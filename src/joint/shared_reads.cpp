@@ -70,6 +70,16 @@ io::SharedMemoryKey take_key(std::string_view text) {
   return key;
 }
 
+/// The group of this rank. What is wrong with it is the same error on all ranks.
+std::optional<RankGroup> agreed_group(const coord::Coordinator& coordinator,
+                                      std::span<const std::uint32_t> group, const coord::Channel& channel) {
+  try {
+    return own_group(static_cast<std::uint32_t>(coordinator.rank()), group);
+  } catch (const Error& error) {
+    channel.refuse_together(error);
+  }
+}
+
 }  // namespace
 
 // outlives: the plane, the coordinator, and what `files` refers to outlive it.
@@ -78,7 +88,7 @@ SharedReads::SharedReads(staging::DataPlane& plane, const coord::Coordinator& co
                          PiecesByFile pieces)
     : plane_(plane),
       hosts_(coordinator.hosts()),
-      group_(own_group(static_cast<std::uint32_t>(coordinator.rank()), group)),
+      group_(agreed_group(coordinator, group, channel)),
       channel_(std::move(channel)),
       files_(std::move(files)),
       pieces_(std::move(pieces)),

@@ -2,16 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 
 #include "cairn/base/error.hpp"
-#include "cairn/megatron/state_dict.hpp"
-
-#include "megatron/prepare.hpp"
-#include "megatron/rank_failure.hpp"
 
 namespace cairn::megatron::detail {
 
@@ -24,35 +19,37 @@ struct LoadParts {
 };
 
 /// Something that went wrong on this rank before the call in which all ranks meet: it fails in there, so that nobody
-/// waits for it.
+/// waits for it. See throw_failed_before.
 struct FailedBefore {
   std::exception_ptr why;
   std::shared_ptr<std::atomic<bool>> was_thrown = std::make_shared<std::atomic<bool>>(false);
 };
 
-/// A dict that is prepared, or what is wrong with it.
-struct DictOfRank {
-  PreparedDict prepared;
-  std::optional<RankFailure> failure;
-};
+// `Context` is that of a save or a load.
 
-/// As `prepare`, in a save or a load. Where there are ranks, what is wrong with the dict, or was before the call, is
-/// not thrown: they have yet to hear of it. `Context` is that of the save or load.
 template <class Context>
-DictOfRank prepare_on_rank(const Context& context, const StateDict& dict, Purpose purpose) {
+void throw_failed_before(const Context& context) {
+  if (const auto* failed = context.template option<FailedBefore>()) {
+    *failed->was_thrown = true;
+    std::rethrow_exception(failed->why);
+  }
+}
+
+/// Does `work`. Returns what goes wrong in it where there are other ranks, which are to be told the same.
+///
+/// Errors: in a process alone, those of `work`; anywhere those that only the system has numbers for.
+template <class Context, class Work>
+std::optional<Error> fault_in(const Context& context, const Work& work) {
   try {
-    if (const auto* failed = context.template option<FailedBefore>()) {
-      *failed->was_thrown = true;
-      std::rethrow_exception(failed->why);
-    }
-    return {prepare(dict, purpose), std::nullopt};
+    work();
   } catch (const Error& error) {
-    if (!context.channel("dict") || error.code().category() != cairn_category()) {
+    const bool has_others = context.coordinator().size() > 1 && context.channel("keys").has_value();
+    if (!has_others || error.code().category() != cairn_category()) {
       throw;
     }
-    const auto rank = static_cast<std::uint32_t>(context.coordinator().rank());
-    return {{}, RankFailure{rank, error.code(), error.detail()}};
+    return error;
   }
+  return std::nullopt;
 }
 
 }  // namespace cairn::megatron::detail

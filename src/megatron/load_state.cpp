@@ -90,7 +90,7 @@ Tree ObjectMaker::make(const array_store::StoredObject& object, std::string_view
 
 /// Reads common state where it has a file of its own.
 Awaitable<Tree> read_common_file(Files files, ObjectMaker objects) {
-  const std::string name(objects.layout == nullptr ? kCommonFile : kForeignCommonFile);
+  const std::string name(objects.layout == nullptr ? kStateDictCommonFile : kForeignCommonFile);
   if (objects.layout != nullptr && !files->size_bytes(name)) {
     co_return Tree::map();
   }
@@ -149,9 +149,9 @@ array_store::ReadOptions read_options(const LoadContext& context) {
   return options;
 }
 
-/// Reads tensors into their memory, and makes trees of objects.
+/// Reads tensors into their memory, and makes trees of objects. `fault` is what this rank has found wrong before.
 Awaitable<LoadedParts> read_arrays(LoadContext context, Files files, formats::Index index, WantedState wanted,
-                                   ObjectMaker objects) {
+                                   ObjectMaker objects, std::optional<Error> fault) {
   if (index.foreign() != nullptr && !index.foreign()->is_located) {
     std::vector<array_store::WantedArray> arrays = wanted.arrays;
     Awaitable<formats::Index> locating = array_store::locate_wanted(files, objects.layout, std::move(index),
@@ -160,9 +160,13 @@ Awaitable<LoadedParts> read_arrays(LoadContext context, Files files, formats::In
   }
   array_store::ReadPlan plan;
   std::function<void()> make_plan = [&] {
-    plan = array_store::plan_read(index, wanted.arrays, read_options(context), *files);
+    const auto make = [&] {
+      plan = array_store::plan_read(index, wanted.arrays, read_options(context), *files);
+    };
+    fault = fault ? fault : fault_in(context, make);
   };
   co_await context.run(std::move(make_plan));
+  co_await share_fault(context, "faults of plans", fault);
   Awaitable<> reading = array_store::read(files, std::move(plan.pieces), std::move(plan.notes));
   co_await std::move(reading);
   LoadedParts loaded;
@@ -185,14 +189,14 @@ Awaitable<LoadedParts> read_arrays(LoadContext context, Files files, formats::In
 /// What a load asks for.
 struct AskedState {
   AbstractStateDict wanted;
-  DictOfRank dict;
+  PreparedDict prepared;
 };
 
 AskedState all_of(const StoredDict& stored) {
   AbstractStateDict all(stored.dict());
   all.checks_access = false;
   PreparedDict prepared = prepare(all.requested, Purpose::load);
-  return {std::move(all), {std::move(prepared), std::nullopt}};
+  return {std::move(all), std::move(prepared)};
 }
 
 Awaitable<formats::Index> open_stored(Files files, Layout layout) {
@@ -214,23 +218,27 @@ Awaitable<StateDict> read_sharded(LoadContext context, std::optional<AskedState>
     }
   };
   co_await context.run(std::move(list));
-  Awaitable<std::set<std::string>> settling = settle_keys(context, asked->wanted, asked->dict, stored);
+  Awaitable<std::set<std::string>> settling = settle_keys(context, asked->wanted, asked->prepared, stored);
   std::set<std::string> dropped = co_await std::move(settling);
-  const PreparedDict& prepared = asked->dict.prepared;
   if (asked->wanted.checks_access) {
-    co_await check_access(context, prepared);
+    co_await check_access(context, asked->prepared);
   }
-  WantedState wanted_now = wanted_state(prepared, stored, dropped, has_common);
+  WantedState wanted_now;
+  std::optional<Error> fault =
+      fault_in(context, [&] { wanted_now = wanted_state(asked->prepared, stored, dropped, has_common); });
   Awaitable<LoadedParts> reading =
-      read_arrays(context, files, std::move(index), std::move(wanted_now), objects);
+      read_arrays(context, files, std::move(index), std::move(wanted_now), objects, std::move(fault));
   LoadedParts loaded = co_await std::move(reading);
   if (loaded.common.is_null()) {
     loaded.common = std::move(common);
   }
   loaded.dropped = std::move(dropped);
   StateDict state;
-  std::function<void()> finish = [&] { state = StateDict(assemble(prepared, std::move(loaded))); };
+  std::function<void()> finish = [&] {
+    fault = fault_in(context, [&] { state = StateDict(assemble(asked->prepared, std::move(loaded))); });
+  };
   co_await context.run(std::move(finish));
+  co_await share_fault(context, "faults of states", std::move(fault));
   co_return state;
 }
 
@@ -264,10 +272,15 @@ Awaitable<AbstractStateDict> read_stored_dict(LoadContext context) {
 Awaitable<Background<StateDict>> StateDictHandler::load(LoadContext context,
                                                         std::optional<AbstractStateDict> wanted) const {
   std::optional<detail::AskedState> asked;
+  std::optional<Error> fault;
   if (wanted) {
-    detail::DictOfRank dict = detail::prepare_on_rank(context, wanted->requested, detail::Purpose::load);
-    asked.emplace(detail::AskedState{*std::move(wanted), std::move(dict)});
+    detail::AskedState& made = asked.emplace(detail::AskedState{*std::move(wanted), {}});
+    fault = detail::fault_in(context, [&] {
+      detail::throw_failed_before(context);
+      made.prepared = detail::prepare(made.wanted.requested, detail::Purpose::load);
+    });
   }
+  co_await detail::share_fault(context, "faults of requests", std::move(fault));
   co_return detail::read_state(std::move(context), std::move(asked));
 }
 

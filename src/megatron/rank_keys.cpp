@@ -19,11 +19,13 @@
 namespace cairn::megatron::detail {
 namespace {
 
-/// What ranks say of a tensor's key, or of an object's name: no text is both.
+enum class Role : std::uint8_t { fault, tensor, object };
+
+/// What ranks say of a tensor's key, of an object's name, or of a fault: no text is two of them.
 struct KeyNote {
   std::uint32_t lowest_rank = 0;
-  bool is_object = false;
-  SomeRanks mains;  ///< Of an object: who has its main replica.
+  Role role = Role::tensor;
+  SomeRanks mains;  ///< Of an object: who has its main replica; of a fault: where it is.
 };
 
 using KeyNotes = std::map<std::string_view, KeyNote>;
@@ -31,8 +33,8 @@ using KeyNotes = std::map<std::string_view, KeyNote>;
 void put_note(std::string& text, std::string_view name, const KeyNote& note) {
   put_text(text, name);
   put(text, note.lowest_rank);
-  put(text, static_cast<std::uint8_t>(note.is_object));
-  if (note.is_object) {
+  put(text, static_cast<std::uint8_t>(note.role));
+  if (note.role != Role::tensor) {
     put_ranks(text, note.mains);
   }
 }
@@ -43,8 +45,8 @@ void take_notes(std::string_view text, KeyNotes& notes) {
     const std::string_view name = take_text(text);
     KeyNote note;
     note.lowest_rank = take<std::uint32_t>(text);
-    note.is_object = take<std::uint8_t>(text) != 0;
-    if (note.is_object) {
+    note.role = static_cast<Role>(take<std::uint8_t>(text));
+    if (note.role != Role::tensor) {
       note.mains = take_ranks(text);
     }
     const auto [found, is_new] = notes.try_emplace(name, note);
@@ -123,12 +125,63 @@ void add_object(std::map<std::string_view, Grid>& grids, std::string_view name, 
   }
 }
 
-void check_notes(std::string_view all) {
+}  // namespace
+
+std::string encode_keys(const PreparedDict& prepared, std::uint32_t rank) {
+  std::string text;
+  for (const PreparedTensor& tensor : prepared.tensors) {
+    put_note(text, tensor.key, {rank, Role::tensor, {}});
+  }
+  for (const PreparedObject& object : prepared.objects) {
+    KeyNote note{rank, Role::object, {}};
+    if (object.is_main) {
+      note.mains.add(rank);
+    }
+    put_note(text, object.unique_key, note);
+  }
+  return text;
+}
+
+std::string encode_keys(const Error& fault, std::uint32_t rank) {
+  KeyNote note{rank, Role::fault, {}};
+  note.mains.add(rank);
+  std::string text;
+  put_note(text, encode_fault(fault), note);
+  return text;
+}
+
+std::string encode_fault(const Error& fault) {
+  std::string text;
+  put(text, static_cast<std::int32_t>(fault.code().value()));
+  return text + fault.detail();
+}
+
+Error fault_of(std::string_view encoded, const SomeRanks& ranks) {
+  const auto code = static_cast<Errc>(take<std::int32_t>(encoded));
+  return {code, fmt::format("{}: {}", to_string(ranks), encoded)};
+}
+
+std::string merge_keys(const std::vector<std::string>& texts) {
+  KeyNotes notes;
+  for (const std::string& text : texts) {
+    take_notes(text, notes);
+  }
+  std::string merged;
+  for (const auto& [name, note] : notes) {
+    put_note(merged, name, note);
+  }
+  return merged;
+}
+
+void check_keys(std::string_view all) {
   KeyNotes notes;
   take_notes(all, notes);
   std::map<std::string_view, Grid> grids;
   for (const auto& [name, note] : notes) {
-    if (note.is_object) {
+    if (note.role == Role::fault) {
+      throw fault_of(name, note.mains);
+    }
+    if (note.role == Role::object) {
       add_object(grids, name, note);
     }
   }
@@ -138,53 +191,6 @@ void check_notes(std::string_view all) {
                                                       key, tensor->second.lowest_rank, grid.lowest_rank));
     }
     check_grid(key, grid);
-  }
-}
-
-}  // namespace
-
-std::string encode_keys(const PreparedDict& prepared, std::uint32_t rank,
-                        const std::optional<RankFailure>& failure) {
-  std::string text;
-  put_failure(text, failure);
-  for (const PreparedTensor& tensor : prepared.tensors) {
-    put_note(text, tensor.key, {rank, false, {}});
-  }
-  for (const PreparedObject& object : prepared.objects) {
-    KeyNote note{rank, true, {}};
-    if (object.is_main) {
-      note.mains.add(rank);
-    }
-    put_note(text, object.unique_key, note);
-  }
-  return text;
-}
-
-std::string merge_keys(const std::vector<std::string>& texts) {
-  std::optional<RankFailure> failure;
-  KeyNotes notes;
-  for (std::string_view text : texts) {
-    take_failure(text, failure);
-    take_notes(text, notes);
-  }
-  std::string merged;
-  put_failure(merged, failure);
-  for (const auto& [name, note] : notes) {
-    put_note(merged, name, note);
-  }
-  return merged;
-}
-
-void check_keys(std::string_view all, std::string_view name) {
-  std::optional<RankFailure> failure;
-  take_failure(all, failure);
-  if (failure) {
-    throw error_of(*failure, name);
-  }
-  try {
-    check_notes(all);
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("'{}': {}", name, error.detail()));
   }
 }
 
@@ -198,9 +204,9 @@ Awaitable<coord::Reduced> agree_on_keys(coord::Channel& ranks, std::string mine,
   coord::Reduced reduced = co_await std::move(reducing);
   if (ranks.rank() == 0 && !reduced.is_known) {
     try {
-      check_keys(reduced.all, name);
+      check_keys(reduced.all);
     } catch (const Error& error) {
-      ranks.refuse_together(error);
+      ranks.refuse_together(Error(error.code(), fmt::format("'{}': {}", name, error.detail())));
     }
   }
   co_return reduced;

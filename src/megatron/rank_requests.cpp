@@ -19,6 +19,7 @@
 #include "cairn/sharding/rank_leaves.hpp"
 
 #include "base/internal/packed.hpp"
+#include "base/internal/value_groups.hpp"
 #include "megatron/rank_keys.hpp"
 #include "megatron/strict_rules.hpp"
 #include "megatron/unique_key.hpp"
@@ -31,7 +32,6 @@ constexpr std::size_t kMostUnexpected = 1000;
 
 /// What some ranks say of what they ask for.
 struct AskedKeys {
-  std::optional<RankFailure> failure;
   std::map<std::string, SomeRanks> unexpected;
   std::vector<bool>
       is_asked;  ///< For each key that is stored, in their order; empty where that does not matter.
@@ -39,7 +39,6 @@ struct AskedKeys {
 
 std::string encode_asked(const AskedKeys& asked) {
   std::string text;
-  put_failure(text, asked.failure);
   put(text, static_cast<std::uint64_t>(asked.unexpected.size()));
   for (const auto& [key, ranks] : asked.unexpected) {
     put_text(text, key);
@@ -57,7 +56,6 @@ std::string encode_asked(const AskedKeys& asked) {
 
 /// Adds what others have encoded.
 void add_asked(AskedKeys& asked, std::string_view text) {
-  take_failure(text, asked.failure);
   for (auto left = take<std::uint64_t>(text); left > 0; --left) {
     const std::string key(take_text(text));
     const SomeRanks ranks = take_ranks(text);
@@ -162,17 +160,41 @@ sharding::RankBoxes rank_boxes(const PreparedTensor& tensor, const std::string& 
 
 }  // namespace
 
+// outlives: `where` is a literal.
+Awaitable<> share_fault(LoadContext context, const char* where, std::optional<Error> fault) {
+  std::optional<coord::Channel> ranks = context.channel(where);
+  if (!ranks) {
+    co_return;  // Then a fault was thrown.
+  }
+  const std::string text = fault ? encode_fault(*fault) : std::string();
+  std::vector<ValueGroup> groups;
+  if (fault) {
+    groups.emplace_back().ranks.add(context.coordinator().rank());
+    groups.back().value = text;
+  }
+  coord::Channel::Merge merge = [](const std::vector<std::string>& texts) {
+    return merge_encoded_value_groups(texts);
+  };
+  std::string said = encode_value_groups(groups);
+  const std::string all = co_await ranks->reduce(std::move(said), std::move(merge));
+  if (ranks->rank() == 0 && !decode_value_groups(all).empty()) {
+    const ValueGroup first = decode_value_groups(all).front();
+    const Error error = fault_of(first.value, first.ranks);
+    ranks->refuse_together(Error(error.code(), fmt::format("'{}': {}", context.name(), error.detail())));
+  }
+  std::string nothing;
+  static_cast<void>(co_await ranks->broadcast(std::move(nothing)));
+}
+
 // outlives: see the header.
 Awaitable<std::set<std::string>> settle_keys(LoadContext context, const AbstractStateDict& wanted,
-                                             const DictOfRank& dict, const StoredDict& stored) {
-  const PreparedDict& prepared = dict.prepared;
+                                             const PreparedDict& prepared, const StoredDict& stored) {
   const StrictRules rules = rules_of(wanted.strict);
   const std::set<std::string> mine = unexpected_of(prepared, stored);
   const std::vector<std::string_view> keys = keys_of(stored);
   std::optional<coord::Channel> ranks = context.channel("keys");
   const std::size_t rank = context.coordinator().rank();
   AskedKeys asked;
-  asked.failure = dict.failure;
   for (const std::string& key : mine) {
     SomeRanks& who = asked.unexpected[key];
     if (ranks) {
@@ -193,9 +215,6 @@ Awaitable<std::set<std::string>> settle_keys(LoadContext context, const Abstract
     const std::string all = co_await std::move(asking);
     asked = AskedKeys();
     add_asked(asked, all);
-    if (asked.failure) {
-      ranks->refuse_together(error_of(*asked.failure, context.name()));
-    }
   }
   const std::filesystem::path folder =
       context.handler_id().empty() ? context.path() : context.path().parent_path();

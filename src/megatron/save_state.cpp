@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "cairn/megatron/handler.hpp"
 #include "cairn/megatron/save_rules.hpp"
 
+#include "base/internal/rank_groups.hpp"
 #include "megatron/call_options.hpp"
 #include "megatron/common_state.hpp"
 #include "megatron/prepare.hpp"
@@ -79,20 +81,54 @@ RankArrayOptions array_options(const StateDictSaveRules& rules) {
   return options;
 }
 
-/// What the ranks have found out about each other.
-struct RankAnswers {
-  bool is_common_alike = true;
-  std::vector<HashedLeaf> common;
+/// What of the common state ranks are compared by.
+Tree compared_common(const StateDictSaveRules& rules, const Tree& common) {
+  if (!rules.before_comparison) {
+    return common;
+  }
+  std::exception_ptr failure;
+  try {
+    return rules.before_comparison(common);
+  } catch (...) {
+    failure = with_context(std::current_exception(), "StateDictSaveRules::before_comparison");
+  }
+  std::rethrow_exception(failure);
+}
+
+/// What a rank brings to a save.
+struct OwnPart {
+  PreparedDict prepared;
+  std::vector<Array> objects;      ///< Those of which it has the main replica.
+  std::string common;              ///< Packed; of rank 0 only.
+  std::vector<HashedLeaf> leaves;  ///< Of the common state; none where there are no other ranks.
 };
 
-/// The ranks check that their keys fit together.
-// outlives: the caller keeps the answers until this has ended.
-Awaitable<> agree(SaveContext context, std::string keys, Hash128 common, bool has_failed,
-                  RankAnswers& answers) {
+OwnPart own_part(const SaveContext& context, const StateDict& dict, const StateDictSaveRules& rules) {
+  const auto rank = static_cast<std::uint32_t>(context.coordinator().rank());
+  throw_failed_before(context);
+  static_cast<void>(own_group(rank, rules.group));  // Whether it is one.
+  OwnPart own;
+  own.prepared = prepare(dict, Purpose::save);
+  for (const PreparedObject& object : own.prepared.objects) {
+    if (object.is_main) {
+      own.objects.push_back(packed_object(object));
+    }
+  }
+  if (rank == 0) {
+    own.common = packed_common(own.prepared.common);
+  }
+  if (context.coordinator().size() > 1) {
+    own.leaves = hashed_leaves(compared_common(rules, own.prepared.common));
+  }
+  return own;
+}
+
+/// The ranks check that their keys fit together. Returns whether their common state is alike.
+Awaitable<bool> agree(SaveContext context, std::string keys, Hash128 common, bool has_fault) {
   std::optional<coord::Channel> ranks = context.channel("keys");
   if (!ranks) {
-    check_keys(keys, context.name());
-    co_return;
+    check_keys(keys);
+    co_return true;
   }
   std::optional<coord::SaidBefore> before;
   if (const auto kept = context.kept<KeptKeys>()) {
@@ -100,14 +136,15 @@ Awaitable<> agree(SaveContext context, std::string keys, Hash128 common, bool ha
   }
   Awaitable<coord::Reduced> agreeing = agree_on_keys(*ranks, std::move(keys), before, common, context.name());
   const coord::Reduced reduced = co_await std::move(agreeing);
-  if (has_failed) {
-    std::string none;
-    static_cast<void>(co_await ranks->broadcast(std::move(none)));  // Rank 0 refuses it instead.
+  if (has_fault) {  // Rank 0 refuses it: this one says nothing else before it has heard that.
+    coord::Channel refused = *context.channel("refused");
+    std::string nothing;
+    static_cast<void>(co_await refused.broadcast(std::move(nothing)));
   }
-  answers.is_common_alike = reduced.is_alike;
   if (!reduced.is_known) {
     context.keep(std::make_shared<const KeptKeys>(KeptKeys{reduced.said}));
   }
+  co_return reduced.is_alike;
 }
 
 /// Names where the common state of ranks differs from that of rank 0.
@@ -124,10 +161,11 @@ Awaitable<> tell_differences(SaveContext context, std::vector<HashedLeaf> common
   context.add_problem(text);
 }
 
+/// `differing` is this rank's common state, where ranks differ in it.
 Background<> finish_save(SaveContext context, Background<> arrays, std::optional<Background<>> common,
-                         RankAnswers answers, bool requires_same_common) {
-  if (!answers.is_common_alike) {
-    co_await tell_differences(context, std::move(answers.common), requires_same_common);
+                         std::optional<std::vector<HashedLeaf>> differing, bool requires_same_common) {
+  if (differing) {
+    co_await tell_differences(context, *std::move(differing), requires_same_common);
   }
   if (common) {
     co_await std::move(*common);
@@ -135,34 +173,32 @@ Background<> finish_save(SaveContext context, Background<> arrays, std::optional
   co_await std::move(arrays);
 }
 
-Awaitable<Background<>> save_prepared(SaveContext context, DictOfRank dict) {
-  const PreparedDict& prepared = dict.prepared;
-  const StateDictSaveRules* given = context.option<StateDictSaveRules>();
-  const StateDictSaveRules rules = given != nullptr ? *given : StateDictSaveRules();
+Awaitable<Background<>> save_part(SaveContext context, OwnPart own, std::optional<Error> fault,
+                                  StateDictSaveRules rules) {
   const auto rank = static_cast<std::uint32_t>(context.coordinator().rank());
-  RankAnswers answers;
-  if (context.coordinator().size() > 1) {
-    answers.common =
-        hashed_leaves(rules.before_comparison ? rules.before_comparison(prepared.common) : prepared.common);
-  }
-  std::string keys = encode_keys(prepared, rank, dict.failure);
-  const Hash128 common_hash = hash_of(answers.common);
-  co_await agree(context, std::move(keys), common_hash, dict.failure.has_value(), answers);
+  std::string keys = fault ? encode_keys(*fault, rank) : encode_keys(own.prepared, rank);
+  Awaitable<bool> agreeing = agree(context, std::move(keys), hash_of(own.leaves), fault.has_value());
+  const bool is_common_alike = co_await std::move(agreeing);
   RankArrays arrays(context, array_options(rules));
-  for (const PreparedTensor& tensor : prepared.tensors) {
+  for (const PreparedTensor& tensor : own.prepared.tensors) {
     arrays.add(path_of(tensor.key), held(tensor, rank));
   }
-  for (const PreparedObject& object : prepared.objects) {
+  auto packed = own.objects.begin();
+  for (const PreparedObject& object : own.prepared.objects) {
     if (object.is_main) {
-      arrays.add(path_of(object.unique_key), packed_object(object));
+      arrays.add(path_of(object.unique_key), std::move(*packed++));
     }
   }
   std::optional<Background<>> common;
   if (rank == 0) {
-    common.emplace(context.write_file(kCommonFile, packed_common(prepared.common)));
+    common.emplace(context.write_file(kStateDictCommonFile, std::move(own.common)));
+  }
+  std::optional<std::vector<HashedLeaf>> differing;
+  if (!is_common_alike) {
+    differing = std::move(own.leaves);
   }
   Background<> written = co_await std::move(arrays).write();
-  co_return finish_save(context, std::move(written), std::move(common), std::move(answers),
+  co_return finish_save(context, std::move(written), std::move(common), std::move(differing),
                         rules.requires_same_common);
 }
 
@@ -171,8 +207,12 @@ Awaitable<Background<>> save_prepared(SaveContext context, DictOfRank dict) {
 
 // outlives: `value` is valid during this phase; what is kept of it are shared leaves.
 Awaitable<Background<>> StateDictHandler::save(SaveContext context, const StateDict& value) const {
-  detail::DictOfRank dict = detail::prepare_on_rank(context, value, detail::Purpose::save);
-  co_return co_await detail::save_prepared(std::move(context), std::move(dict));
+  const auto* given = context.option<StateDictSaveRules>();
+  const StateDictSaveRules rules = given != nullptr ? *given : StateDictSaveRules();
+  detail::OwnPart own;
+  std::optional<Error> fault =
+      detail::fault_in(context, [&] { own = detail::own_part(context, value, rules); });
+  co_return co_await detail::save_part(std::move(context), std::move(own), std::move(fault), rules);
 }
 
 }  // namespace cairn::megatron

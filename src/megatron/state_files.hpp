@@ -15,9 +15,6 @@
 
 namespace cairn::megatron::detail {
 
-/// The file of the common state, beside those of a tree whose keys are those of tensors and the names of objects.
-inline constexpr std::string_view kCommonFile = "common.tree";
-
 /// The path of a key in an index.
 [[nodiscard]] std::string path_of(std::string_view key);
 
