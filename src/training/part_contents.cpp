@@ -2,6 +2,7 @@
 #include "training/part_contents.hpp"
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/handlers/packed_tree.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn::training {
@@ -56,6 +58,22 @@ void require_new(const formats::Index& index, const store::CheckpointableEntry& 
   });
 }
 
+void join_at(Tree& all, const Tree& more, std::string_view name, const std::string& path) {
+  if (all.is_map() && more.is_map()) {
+    for (const auto& [key, child] : more.as_map()) {
+      const auto [found, is_new] = all.as_map().try_emplace(key, child);
+      if (!is_new) {
+        std::string below = path;
+        formats::append_key(below, key);
+        join_at(found->second, child, name, below);
+      }
+    }
+  } else if (all != more) {
+    throw Error(Errc::already_exists,
+                fmt::format("'{}': another part has another plain value {}", name, formats::shown(path)));
+  }
+}
+
 }  // namespace
 
 bool is_tree(const store::CheckpointableEntry& item) noexcept {
@@ -74,6 +92,20 @@ formats::Index open_index(const store::CommittedDirectory& part, const store::Ch
       formats::Index::open(bytes, std::as_bytes(std::span(*bytes)), (part.path() / file).string());
   index.validate();
   return index;
+}
+
+Tree common_state(const store::CommittedDirectory& part, const store::CheckpointableEntry& item) {
+  const std::string file = fmt::format("{}/{}", item.directory, kStateDictCommonFile);
+  const store::FileEntry* entry = item.handler_id == kStateDictId ? part.find(file) : nullptr;
+  if (entry == nullptr) {
+    return Tree::map();
+  }
+  const std::string text = part.read_verified(file, entry->size_bytes);
+  return unpack_tree(std::as_bytes(std::span(text)), (part.path() / file).string());
+}
+
+void join_common(Tree& all, const Tree& more, const std::string& name) {
+  join_at(all, more, name, {});
 }
 
 const PartContents::Item* PartContents::find(const store::CheckpointableEntry& item,
@@ -122,8 +154,9 @@ void PartContents::require_room(const JsonMembers& custom_metadata, const JsonMe
 }
 
 void PartContents::add(const store::CommittedDirectory& part, std::uint32_t number) {
-  using Tree = std::pair<const store::CheckpointableEntry*, formats::Index>;
-  std::vector<Tree> trees;
+  using IndexedTree = std::pair<const store::CheckpointableEntry*, formats::Index>;
+  std::vector<IndexedTree> trees;
+  std::map<std::string, Tree> commons;
   for (const store::CheckpointableEntry& item : part.manifest().checkpointables) {
     const Item* other = find(item, number);
     if (is_tree(item)) {
@@ -132,6 +165,8 @@ void PartContents::add(const store::CommittedDirectory& part, std::uint32_t numb
     if (other != nullptr) {
       require_new(trees.back().second, item, number, other->leaves);
     }
+    Tree& common = commons.emplace(item.name, other != nullptr ? other->common : Tree::map()).first->second;
+    join_common(common, common_state(part, item), item.name);
   }
   const std::string path = (part.path() / store::kManifestName).string();
   const auto members = [&path](const std::string& text) {
@@ -141,6 +176,9 @@ void PartContents::add(const store::CommittedDirectory& part, std::uint32_t numb
   const JsonMembers annotations = members(part.manifest().annotations);
   for (const store::CheckpointableEntry& item : part.manifest().checkpointables) {
     items_.try_emplace(item.name, Item{item.handler_id, number, {}});
+  }
+  for (auto& [name, common] : commons) {
+    items_.at(name).common = std::move(common);
   }
   for (const auto& [item, index] : trees) {
     LeafNames& leaves = items_.at(item->name).leaves;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cairn/formats/index.hpp"
+#include "cairn/handlers/tree.hpp"
 
 #include "store/internal/committed_directory.hpp"
 #include "training/json_members.hpp"
@@ -24,6 +25,17 @@ namespace cairn::training {
 /// Errors: as CommittedDirectory::read_verified and formats::Index.
 [[nodiscard]] formats::Index open_index(const store::CommittedDirectory& part,
                                         const store::CheckpointableEntry& item);
+
+/// The plain values of a state dict, which lie beside its arrays; an empty map for any other tree.
+///
+/// Errors: as CommittedDirectory::read_verified and unpack_tree.
+[[nodiscard]] Tree common_state(const store::CommittedDirectory& part,
+                                const store::CheckpointableEntry& item);
+
+/// Adds the plain values that another part has. `name` is that of the state dict.
+///
+/// Errors: Errc::already_exists, naming a value that is not the same in both.
+void join_common(Tree& all, const Tree& more, const std::string& name);
 
 /// Holds what parts hold together: which part has what.
 class PartContents {
@@ -56,6 +68,7 @@ class PartContents {
     std::string handler_id;
     std::uint32_t first_part = 0;
     LeafNames leaves;
+    Tree common = Tree::map();
   };
 
   [[nodiscard]] const Item* find(const store::CheckpointableEntry& item, std::uint32_t number) const;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "cairn/array_store/reader.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index_merge.hpp"
+#include "cairn/handlers/packed_tree.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 #include "store/internal/source.hpp"
 #include "training/part_contents.hpp"
@@ -30,6 +33,11 @@ void PartMerge::add(store::CommittedDirectory part) {
       std::string file = fmt::format("{}/{}", item.directory, array_store::kIndexFile);
       indexes_[file].push_back(open_index(part, item));
       merged.insert(std::move(file));
+    }
+    if (item.handler_id == kStateDictId) {
+      const std::string file = fmt::format("{}/{}", item.directory, kStateDictCommonFile);
+      join_common(commons_.try_emplace(file, Tree::map()).first->second, common_state(part, item), item.name);
+      merged.insert(file);
     }
     if (std::find(items_.begin(), items_.end(), item) == items_.end()) {
       items_.push_back(item);
@@ -55,6 +63,10 @@ void PartMerge::add(store::CommittedDirectory part) {
 void PartMerge::publish(store::Manifest manifest) {
   for (const auto& [path, indexes] : indexes_) {
     assembly_.write(path, formats::merge_indexes(indexes).bytes);
+  }
+  for (const auto& [path, common] : commons_) {
+    const std::string text = pack_tree(common);
+    assembly_.write(path, std::as_bytes(std::span(text)));
   }
   JsonMembers own = members_of(manifest.annotations, "annotations", Errc::invalid_argument);
   annotations_.merge(own);

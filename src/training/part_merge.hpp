@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cairn/formats/index.hpp"
+#include "cairn/handlers/tree.hpp"
 
 #include "staging/internal/own_plane.hpp"
 #include "store/internal/assembly.hpp"
@@ -17,7 +18,8 @@
 
 namespace cairn::training {
 
-/// Puts parts together in a new checkpoint, which their data files are linked into; the indexes of a tree become one.
+/// Puts parts together in a new checkpoint, which their data files are linked into; the indexes of a tree become one,
+/// and so do the plain values of a state dict.
 /// Memory: the indexes, and that of the assembly.
 class PartMerge {
  public:
@@ -37,6 +39,7 @@ class PartMerge {
   store::Assembly assembly_;
   std::vector<store::CheckpointableEntry> items_;
   std::map<std::string, std::vector<formats::Index>, std::less<>> indexes_;  // By the path of the file.
+  std::map<std::string, Tree, std::less<>> commons_;                         // Of state dicts, likewise.
   JsonMembers custom_metadata_;
   JsonMembers annotations_;
 };

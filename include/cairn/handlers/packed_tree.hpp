@@ -4,11 +4,15 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cairn/formats/packed_tree.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn {
+
+/// The file of a state dict (kStateDictId) that has its plain values, as such a tree.
+inline constexpr std::string_view kStateDictCommonFile = "common.tree";
 
 /// A small tree as bytes that are read without anything else: for handlers that keep such trees in files of their own.
 ///
