@@ -3,9 +3,10 @@
 // experts along a second one, tensors are cut by tensor parallelism, the optimizer's states are flattened and cut by
 // data parallelism. Any number of ranks loads what others have saved.
 //
-//   mpirun -n 8 megatron save 2 2 2 [PATH]    # TP, PP, DP
+//   mpirun -n 8 megatron save 2 2 2 [PATH]    # TP, PP, DP; save_for_torch writes files that torch reads, too
 //   mpirun -n 8 megatron load 4 1 2 [PATH]
 //   mpirun -n 1 megatron load 1 1 1 [PATH]
+//   mpirun -n 4 megatron move 2 1 2 PATH FOLDER    # what Megatron-Core saved in FOLDER becomes a checkpoint
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -171,12 +172,13 @@ cairn::Tree expected_of(const Place& here) {
 void run(const std::string& what, const Place& here, const std::filesystem::path& path,
          const cairn::Context& context, bool is_first) {
   // [calls]
-  if (what == "save") {
+  if (what == "save" || what == "save_for_torch") {
     StateDict state = state_of(here);
     state["rng"] = random_states(here);
     megatron::StateDictSaveOptions options;
     options.strategy = std::make_shared<megatron::FullyParallelSave>();
     options.content_metadata = {{"distrib_optim_sharding_type", "fully_sharded_model_space"}};
+    options.rules.for_torch = what == "save_for_torch";  // One box of a tensor in each file.
     options.save.overwrite = true;
     const cairn::SaveResult saved = megatron::save(state, path, options, context);
     if (is_first) {
@@ -199,6 +201,36 @@ void run(const std::string& what, const Place& here, const std::filesystem::path
   }
 }
 
+// [move]
+/// The rows of each tensor that a rank takes of a checkpoint, however it was saved.
+StateDict rows_of_each(const StateDict& tensors, std::uint64_t rank, std::uint64_t ranks) {
+  return megatron::map(tensors, [&](const StateDict& leaf) -> StateDict {
+    ShardedTensor part = *leaf.leaf_if<ShardedTensor>();
+    const std::uint64_t rows = part.global_shape[0];
+    part.axis_fragmentations.reset();  // They need not be equally many.
+    part.global_offset[0] = rows * rank / ranks;
+    part.local_shape[0] = rows * (rank + 1) / ranks - part.global_offset[0];
+    part.init_data();
+    return part;
+  });
+}
+
+/// Loads what Megatron-Core saved, and saves it. Both folders load through one state dict.
+void move(const std::filesystem::path& folder, const std::filesystem::path& path, std::uint64_t rank,
+          std::uint64_t ranks, const cairn::Context& context) {
+  const StateDict tensors = rows_of_each(megatron::load_tensors_metadata(folder, context), rank, ranks);
+  const cairn::Tree state = megatron::load(tensors, folder, {}, context).state;  // Fills their memory.
+  StateDict moved = tensors;
+  megatron::merge(moved, megatron::load_common_state_dict(folder, context));
+  megatron::StateDictSaveOptions options;
+  options.save.overwrite = true;
+  megatron::save(moved, path, options, context);
+  if (megatron::load(tensors, path, {}, context).state != state) {
+    throw cairn::Error(cairn::Errc::checksum_mismatch, "what was moved is not what there was");
+  }
+}
+// [/move]
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -212,8 +244,15 @@ int main(int argc, char** argv) {
     const cairn::Context context(options);
     const auto number = [&](int i) { return static_cast<std::uint32_t>(std::stoul(argv[i])); };
     if (argc < 5 || number(2) * number(3) * number(4) != job->size()) {
-      std::cerr << "megatron save|load TP PP DP [PATH], with as many ranks as their product\n";
+      std::cerr << "megatron save|load TP PP DP [PATH], or megatron move TP PP DP PATH FOLDER; with as many "
+                   "ranks as "
+                   "their product\n";
       status = 2;
+    } else if (argc > 6) {
+      move(argv[6], argv[5], job->rank(), job->size(), context);
+      if (job->rank() == 0) {
+        std::cout << "moved " << argv[6] << '\n';
+      }
     } else {
       const Place here(static_cast<std::uint32_t>(job->rank()), number(2), number(3), number(4));
       run(argv[1], here, argc > 5 ? argv[5] : "example_megatron", context, job->rank() == 0);
