@@ -37,6 +37,8 @@ int main(int argc, char** argv) {
       {"foreign_chunks", cairn::bench::run_foreign_chunks},
       {"foreign_tensors", cairn::bench::run_foreign_tensors},
       {"foreign_flattened", cairn::bench::run_foreign_flattened},
+      {"megatron_tensors", cairn::bench::run_megatron_tensors},
+      {"megatron_reshard", cairn::bench::run_megatron_reshard},
   };
   Workload workload;
   std::string operation;
@@ -45,7 +47,8 @@ int main(int argc, char** argv) {
          "operation", operation,
          "save, load, meta, interference, ceilings, reshard_save, reshard_load, training, partial, accepted, "
          "load_into, list, rows, checkpointables, flash_save, flash_load, flash_agent, foreign_archive, "
-         "foreign_distributed, foreign_metadata, foreign_chunks, foreign_tensors or foreign_flattened")
+         "foreign_distributed, foreign_metadata, foreign_chunks, foreign_tensors, foreign_flattened, "
+         "megatron_tensors or megatron_reshard")
       ->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();

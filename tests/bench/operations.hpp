@@ -61,4 +61,11 @@ void run_foreign_tensors(const Workload& workload);
 /// A data-parallel piece of `count` arrays whose states Megatron-Core up to 0.15 has flattened.
 void run_foreign_flattened(const Workload& workload);
 
+/// `count` small tensors as a state dict of Megatron-Core's and as a tree of sharded arrays, whole and in three boxes
+/// each; `saves` rounds of saves and cold loads.
+void run_megatron_tensors(const Workload& workload);
+/// A flat optimizer state of `count` parameters, saved by 8 ranks (TP 2, DP 4) and loaded by 8 others (TP 4, DP 2),
+/// which are threads: together and alone, with tensor parallelism along either axis; `saves` rounds.
+void run_megatron_reshard(const Workload& workload);
+
 }  // namespace cairn::bench

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several ranks save one matrix together, each its rows, or load it, each its columns (--together) or all (--copies):
 //   mpirun -n 4 build/release/cairn_rank_bench --dir D
+// With --dict they save matrices as a state dict in Megatron-Core's words: divided among them, or copies that all have.
 // Prints a JSON object a line, rank 0 for all. Seconds are those of the slowest rank, cpu_s those of all processors.
 #include <algorithm>
 #include <atomic>
@@ -20,6 +21,7 @@
 #include <mpi.h>
 
 #include "cairn/cairn.hpp"
+#include "cairn/megatron/dist_checkpointing.hpp"
 #include "cairn/mpi/transport.hpp"
 #include "cairn/sharding/shards.hpp"
 
@@ -40,6 +42,8 @@ struct Settings {
   bool has_copies = false;   ///< Likewise of the whole matrix by each.
   bool is_alone = false;     ///< Each rank loads by itself, not together with the others.
   bool is_warm = false;      ///< What is loaded is in the page cache.
+  std::string dict;          ///< "sharded" or "replicated": save a state dict; empty: a tree.
+  std::size_t objects = 0;   ///< Of each rank, in the state dict; they change with every save.
 
   [[nodiscard]] bool loads() const { return has_columns || has_copies; }
 };
@@ -89,6 +93,55 @@ ShardedArray rows_of_this(const Settings& settings) {
   return shard(sharding, rank, shape, DType::float32, std::move(locals));
 }
 
+/// 16 matrices as a state dict; with as many bytes in all, divided among the ranks or each on all of them.
+megatron::StateDict dict_of_this(const Settings& settings) {
+  constexpr std::uint64_t kMatrices = 16;
+  const auto rank = static_cast<std::uint32_t>(rank_of_this());
+  const auto ranks = static_cast<std::uint32_t>(count_of_ranks());
+  const bool is_replicated = settings.dict == "replicated";
+  const std::uint64_t rows = rows_of(settings) / kMatrices / (is_replicated ? 1 : ranks);
+  megatron::StateDict dict;
+  for (std::uint64_t i = 0; i < kMatrices; ++i) {
+    Array local({rows, kColumns}, DType::float32);
+    const auto values = local.data<float>();
+    std::fill(values.begin(), values.end(), static_cast<float>(i + (is_replicated ? 0 : rank)));
+    const std::string key = fmt::format("w{}", i);
+    dict[key] = is_replicated
+                    ? megatron::ShardedTensor::from_rank_offsets(key, std::move(local), {}, {rank})
+                    : megatron::ShardedTensor::from_rank_offsets(key, std::move(local), {{0, rank, ranks}});
+  }
+  return dict;
+}
+
+/// Texts of 4 to 6 KiB, which are others in each round.
+void put_objects(megatron::StateDict& dict, const Settings& settings, int round) {
+  const auto rank = static_cast<std::uint32_t>(rank_of_this());
+  const auto ranks = static_cast<std::uint32_t>(count_of_ranks());
+  for (std::size_t i = 0; i < settings.objects; ++i) {
+    const std::size_t size = 4096 + (static_cast<std::size_t>(round) * 977 + i * 131 + rank) % 2048;
+    dict[fmt::format("object{}", i)] = megatron::ShardedObject{
+        fmt::format("object{}", i), std::string(size, static_cast<char>('a' + round % 26)), {ranks}, {rank}};
+  }
+}
+
+/// How this rank saves what it has.
+using Saving = std::function<AsyncResponse(const std::filesystem::path& path, int round)>;
+
+Saving saving_of_this(const Settings& settings, const Context& context) {
+  if (settings.dict.empty()) {
+    return [state = Tree{{"w", rows_of_this(settings)}}, &context](const std::filesystem::path& path, int) {
+      return save_async(path, state, {}, context);
+    };
+  }
+  return [dict = dict_of_this(settings), &settings, &context](const std::filesystem::path& path,
+                                                              int round) mutable {
+    put_objects(dict, settings, round);
+    megatron::StateDictSaveOptions options;
+    options.strategy = std::make_shared<megatron::FullyParallelSave>();
+    return megatron::save_async(dict, path, options, context);
+  };
+}
+
 /// Loops over one Allreduce until `is_over` says so on every rank; seconds of one.
 double reduce_until(std::vector<float>& gradients, const std::function<bool()>& is_over) {
   std::vector<float> sums(gradients.size());
@@ -116,7 +169,7 @@ std::uint64_t at_leaf(std::uint64_t mine) {
   return mine;
 }
 
-void save_once(const Settings& settings, const Tree& state, const Context& context,
+void save_once(const Settings& settings, const Saving& save_this, const Context& context,
                const CountingTransport::Count& sent_bytes, int round) {
   const std::filesystem::path path = settings.directory / fmt::format("ck{}", round);
   std::vector<float> gradients(std::size_t{1} << 18, 1.0F);
@@ -128,7 +181,7 @@ void save_once(const Settings& settings, const Tree& state, const Context& conte
   MPI_Barrier(MPI_COMM_WORLD);
   const std::uint64_t sent_before = *sent_bytes;
   const Stopwatch watch;
-  const AsyncResponse saving = save_async(path, state, {}, context);
+  const AsyncResponse saving = save_this(path, round);
   const double blocking = watch.seconds();
   const double beside = settings.reduces ? reduce_until(gradients, [&] { return saving.is_done(); }) : 0;
   const SaveResult result = saving.wait();
@@ -137,9 +190,10 @@ void save_once(const Settings& settings, const Tree& state, const Context& conte
   const double most_whole = most(whole);
   const std::uint64_t leaf_sent = at_leaf(*sent_bytes - sent_before);
   if (rank_of_this() == 0) {
-    std::string line =
-        fmt::format(R"({{"op":"rank_save","ranks":{},"mebibytes":{},"round":{},"blocking_s":{},"save_s":{})",
-                    count_of_ranks(), settings.mebibytes, round, most_blocking, most_whole);
+    std::string line = fmt::format(
+        R"({{"op":"rank_save","form":"{}","ranks":{},"mebibytes":{},"round":{},"blocking_s":{},"save_s":{})",
+        settings.dict.empty() ? "tree" : settings.dict + " dict", count_of_ranks(), settings.mebibytes, round,
+        most_blocking, most_whole);
     if (settings.reduces) {
       line += fmt::format(R"(,"allreduce_s":{},"allreduce_beside_s":{})", alone, beside);
     }
@@ -209,7 +263,6 @@ void load_once(const Settings& settings, const Context& context, const CountingT
 }
 
 void run(const Settings& settings) {
-  const Tree state = {{"w", rows_of_this(settings)}};
   const auto sent_bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
   ContextOptions options;
   options.coordinator =
@@ -218,14 +271,15 @@ void run(const Settings& settings) {
       (settings.mebibytes << 20) / static_cast<std::uint64_t>(count_of_ranks()) + (64U << 20);
   options.reserve_bytes = options.staging_bytes;
   const Context context(std::move(options));
+  const Saving save_this = saving_of_this(settings, context);
   if (settings.loads()) {
-    save(settings.directory / "ck", state, {}, context);
+    save_this(settings.directory / "ck", 0).wait();
   }
   for (int round = 0; round < settings.rounds; ++round) {
     if (settings.loads()) {
       load_once(settings, context, sent_bytes, round);
     } else {
-      save_once(settings, state, context, sent_bytes, round);
+      save_once(settings, save_this, context, sent_bytes, round);
     }
   }
   if (settings.loads() && rank_of_this() == 0) {
@@ -251,6 +305,10 @@ int main(int count, char** arguments) {
   app.add_flag("--allreduce", settings.reduces, "a loop of MPI_Allreduce beside the saves");
   CLI::Option* const columns = app.add_flag("--together", settings.has_columns,
                                             "instead of saves, loads of a column shard each, together");
+  app.add_option("--dict", settings.dict, "save a state dict: sharded or replicated")
+      ->check(CLI::IsMember({"sharded", "replicated"}))
+      ->excludes(columns);
+  app.add_option("--objects", settings.objects, "objects of each rank in the state dict");
   app.add_flag("--copies", settings.has_copies,
                "instead of saves, loads of the whole matrix by each, together")
       ->excludes(columns);

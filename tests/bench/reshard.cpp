@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,11 +15,11 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/sharding/policies.hpp"
-#include "cairn/testing/local_ranks.hpp"
 
 #include "base/internal/aligned_memory.hpp"
 #include "bench/operations.hpp"
 #include "bench/report.hpp"
+#include "bench/thread_ranks.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -123,45 +122,20 @@ std::uint64_t load_boxes(std::span<Place> places, const Workload& workload, cons
   return response.result().bytes;
 }
 
-ContextOptions context_for_loads(std::size_t ranks) {
+ContextOptions context_for_loads() {
   ContextOptions options;
-  options.staging_bytes = (std::size_t{256} << 20) / ranks;
+  options.staging_bytes = std::size_t{256} << 20;
   return options;
 }
 
-/// Ranks that are threads: what they tell each other goes through memory.
-class Ranks {
- public:
-  explicit Ranks(std::size_t count) : network_(count) {
-    for (std::size_t rank = 0; rank < count; ++rank) {
-      ContextOptions options = context_for_loads(count);
-      options.worker_threads = 1;
-      options.coordinator = std::make_shared<coord::Coordinator>(network_.transport(rank));
-      contexts_.push_back(std::make_unique<Context>(std::move(options)));
-    }
-  }
-
-  /// Each rank loads one box, all together.
-  std::uint64_t load(std::span<Place> places, const Workload& workload) {
-    LoadOptions together;
-    together.together = true;
-    std::vector<std::future<std::uint64_t>> loads;
-    for (std::size_t rank = 0; rank < contexts_.size(); ++rank) {
-      loads.push_back(std::async(std::launch::async, [&, rank] {
-        return load_boxes(places.subspan(rank, 1), workload, *contexts_[rank], together);
-      }));
-    }
-    std::uint64_t read_bytes = 0;
-    for (std::future<std::uint64_t>& each : loads) {
-      read_bytes += each.get();
-    }
-    return read_bytes;
-  }
-
- private:
-  testing::LocalRanks network_;
-  std::vector<std::unique_ptr<Context>> contexts_;
-};
+/// Ranks load one box each, all together.
+std::uint64_t load_together(const ThreadRanks& ranks, std::span<Place> places, const Workload& workload) {
+  LoadOptions together;
+  together.together = true;
+  return ranks.on_all([&](std::size_t rank, const Context& context) {
+    return load_boxes(places.subspan(rank, 1), workload, context, together);
+  });
+}
 
 /// "alone8": each box of cols8 by a load of its own, as of a rank that knows of no other. "together8": by eight ranks
 /// together.
@@ -175,7 +149,7 @@ void load_as(const std::string& layout, const Workload& workload, const Context&
   for (const Box& box : boxes_of(boxes, workload)) {
     places.emplace_back(box, used_memory(box));
   }
-  std::optional<Ranks> ranks;
+  std::optional<ThreadRanks> ranks;
   if (is_together) {
     ranks.emplace(places.size());
   }
@@ -184,7 +158,7 @@ void load_as(const std::string& layout, const Workload& workload, const Context&
   const Stopwatch watch;
   std::uint64_t read_bytes = 0;
   if (ranks) {
-    read_bytes = ranks->load(places, workload);
+    read_bytes = load_together(*ranks, places, workload);
   } else if (is_alone) {
     for (Place& place : places) {
       read_bytes += load_boxes(std::span(&place, 1), workload, context);
@@ -242,7 +216,7 @@ void run_reshard_load(const Workload& workload) {
   for (const Box& box : boxes_of(fmt::format("rows{}", kSavedShards), workload)) {
     saved.push_back(values_of(box, pool, saved.size()));
   }
-  const Context context(context_for_loads(1));
+  const Context context(context_for_loads());
   for (const std::string& layout : {std::string("rows4"), std::string("rows16"), std::string("cols8")}) {
     if (workload.layout.empty() || workload.layout == layout) {
       load_as(layout, workload, context, saved);
