@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks/player.hpp"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "cairn/megatron/dict_functions.hpp"
+#include "cairn/megatron/handler.hpp"
 
 #include "support/dice.hpp"
 #include "support/holder.hpp"
@@ -53,6 +57,42 @@ std::string check(const Tree& state, JobHistory::Number number) {
   return {};
 }
 
+/// The same save in Megatron-Core's words, by ranks that divide it: what a factory cuts, a flat range, an object of
+/// each rank, and a plain value.
+megatron::StateDict dict_of(std::uint32_t rank, std::uint32_t ranks, JobHistory::Number number) {
+  const auto filled = [number](const Shape& shape) {
+    Array array(shape, DType::uint64);
+    const auto values = array.data<std::uint64_t>();
+    std::fill(values.begin(), values.end(), number);
+    return array;
+  };
+  const std::uint64_t begin = std::uint64_t{rank} * kColumns;
+  return {{"gate", megatron::swiglu_factory("gate", filled({2, kColumns}), 0, {{0, rank, ranks}})},
+          {"flat", megatron::ShardedTensor::from_rank_offsets_flat(
+                       "flat", filled({kColumns}), {ranks * kColumns}, {}, {begin, begin + kColumns})},
+          {"object",
+           megatron::ShardedObject{
+               "object", std::string(200 + number % 100, static_cast<char>('a' + number)), {ranks}, {rank}}},
+          {"n", number}};
+}
+
+/// Compares what a rank that loads alone gets of it, with what it has asked for as save 0.
+std::string check_dict(const Tree& state, std::uint32_t rank, std::uint32_t ranks,
+                       JobHistory::Number number) {
+  const Tree expected =
+      megatron::map(dict_of(rank, ranks, number), [](const megatron::StateDict& leaf) -> megatron::StateDict {
+        if (const auto* tensor = leaf.leaf_if<megatron::ShardedTensor>()) {
+          return *tensor->data;
+        }
+        if (const auto* gate = leaf.leaf_if<megatron::ShardedTensorFactory>()) {
+          return *gate->data;
+        }
+        const auto* object = leaf.leaf_if<megatron::ShardedObject>();
+        return object != nullptr ? megatron::StateDict(*object->data) : leaf;
+      }).tree();
+  return state == expected ? std::string() : fmt::format("the state dict is not that of save {}", number);
+}
+
 /// A value whose handler fails in the background phase.
 struct Fragile {
   Fragile() = default;
@@ -95,6 +135,7 @@ ContextOptions context_options(const Story& story) {
   options.saves_in_flight = story.saves_in_flight;
   options.stop_grace = story.grace;
   options.registry.add<FragileHandler>();
+  options.registry.add<megatron::StateDictHandler>();
   return options;
 }
 
@@ -224,9 +265,13 @@ void Player::save(std::size_t rank, JobHistory::Number number, std::vector<Pendi
   try {
     const std::size_t target = contradiction == Contradiction::path ? 1 - step.target : step.target;
     const std::string name = contradiction == Contradiction::name ? "another" : "state";
-    made.response = save_checkpointables_async(folder_ / fmt::format("t{}", target),
-                                               {{name, state_of(rank, number)}, {"fragile", fragile}},
-                                               options, *contexts_[rank]);
+    made.response = save_checkpointables_async(
+        folder_ / fmt::format("t{}", target),
+        {{name, state_of(rank, number)},
+         {"dict",
+          dict_of(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(story_.ranks), number)},
+         {"fragile", fragile}},
+        options, *contexts_[rank]);
   } catch (...) {
     history_.fail(rank, number, std::current_exception());
     return;
@@ -289,10 +334,19 @@ void Player::look(std::size_t target, const Context& context) {
   const JobHistory::Tick since = history_.now(target);
   const std::filesystem::path path = folder_ / fmt::format("t{}", target);
   try {
-    const Tree state = load(path, LoadOptions(), context);
+    const auto ranks = static_cast<std::uint32_t>(story_.ranks);
+    const std::uint32_t last = ranks - 1;
+    Loaded loaded =
+        load_checkpointables(path, {"state", {"dict", megatron::AbstractStateDict(dict_of(last, ranks, 0))}},
+                             LoadOptions(), context);
+    const Tree state = loaded.take<Tree>("state");
     const auto number = state.get<std::uint64_t>("n");
     history_.see(target, number, since);
     if (const std::string problem = check(state, number); !problem.empty()) {
+      history_.lie("damage", fmt::format("t{}: {}", target, problem));
+    }
+    const Tree dict = loaded.take<megatron::StateDict>("dict").tree();
+    if (const std::string problem = check_dict(dict, last, ranks, number); !problem.empty()) {
       history_.lie("damage", fmt::format("t{}: {}", target, problem));
     }
   } catch (const Error& error) {
@@ -309,6 +363,7 @@ void Player::look_at_all() {
   quiet.engine = io::EngineKind::threads;
   quiet.worker_threads = 1;
   quiet.staging_bytes = std::size_t{16} << 20;
+  quiet.registry.add<megatron::StateDictHandler>();
   const Context context(quiet);
   for (std::size_t target = 0; target < kTargets; ++target) {
     look(target, context);
