@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/megatron/optimizer.hpp"
 
-#include <charconv>
 #include <concepts>
 #include <optional>
 #include <utility>
@@ -18,14 +17,6 @@ namespace {
 
 bool is_same_parameter(const Array& a, const Array& b) {
   return a.view().data() == b.view().data() && a.dtype() == b.dtype() && a.shape() == b.shape();
-}
-
-/// The number that a key stands for; nothing for any other key.
-std::optional<std::size_t> number_of(std::string_view key) {
-  std::size_t number = 0;
-  const char* end = key.data() + key.size();
-  const auto [parsed_end, error] = std::from_chars(key.data(), end, number);
-  return error == std::errc() && parsed_end == end ? std::optional(number) : std::nullopt;
 }
 
 /// The states of one parameter, sharded.
@@ -122,7 +113,7 @@ void optim_state_to_sharding_state(StateDict& optimizer, const ParamMap& params,
                                    const std::set<std::string>& exclude_keys) {
   StateDict sharded = optimizer;
   const auto param_of = [&params](std::string_view key) -> const ShardedParam* {
-    const auto id = number_of(key);
+    const auto id = detail::number_of(key);
     const auto found = id ? params.find(*id) : params.end();
     return found == params.end() ? nullptr : &found->second;
   };

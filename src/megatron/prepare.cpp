@@ -14,6 +14,7 @@
 #include "cairn/formats/index.hpp"
 #include "cairn/sharding/box_table.hpp"
 
+#include "base/internal/utf8.hpp"
 #include "megatron/unique_key.hpp"
 #include "megatron/walk.hpp"
 
@@ -34,6 +35,12 @@ using PlacedObjects = std::vector<Placed<ShardedObject>>;
   throw Error(Errc::invalid_argument, fmt::format("'{}' at {}: {}", key, formats::shown(path), what));
 }
 
+void check_key(std::string_view key, std::string_view path) {
+  if (!is_valid_utf8(key)) {
+    refuse_leaf(key, path, "a key is UTF-8 text");
+  }
+}
+
 /// Steps 1 and 2: the leaves that are sharded, in the order of the dict.
 class Leaves {
  public:
@@ -49,6 +56,7 @@ class Leaves {
     if (const auto* tensor = leaf.leaf_if<ShardedTensor>()) {
       add_tensor(path, leaf, *tensor);
     } else if (const auto* object = leaf.leaf_if<ShardedObject>()) {
+      check_key(object->key, path);
       object->validate();
       if (purpose_ == Purpose::save && !object->data) {
         refuse_leaf(object->key, path, "an object without data cannot be saved");
@@ -62,6 +70,7 @@ class Leaves {
   }
 
   void add_tensor(const std::string& path, StateDict& leaf, const ShardedTensor& tensor) {
+    check_key(tensor.key, path);
     tensor.validate();
     if (tensor.flattened_range && tensor.flattened_range->size() == 0) {
       return;

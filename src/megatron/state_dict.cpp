@@ -14,14 +14,6 @@
 namespace cairn::megatron {
 namespace {
 
-/// The position that a key of a path means in a list.
-std::optional<std::size_t> position_of(std::string_view key) {
-  std::size_t position = 0;
-  const char* end = key.data() + key.size();
-  const auto [parsed_end, error] = std::from_chars(key.data(), end, position);
-  return error == std::errc() && parsed_end == end ? std::optional(position) : std::nullopt;
-}
-
 /// Leaves are shared, containers are not.
 template <class T>
 std::shared_ptr<const T> copy_of(const std::shared_ptr<const T>& leaf) {
@@ -61,6 +53,13 @@ Tree tree_at(const StateDict& node, std::string& path, std::size_t depth) {
 }
 
 }  // namespace
+
+std::optional<std::size_t> detail::number_of(std::string_view key) {
+  std::size_t number = 0;
+  const char* end = key.data() + key.size();
+  const auto [parsed_end, error] = std::from_chars(key.data(), end, number);
+  return error == std::errc() && parsed_end == end ? std::optional(number) : std::nullopt;
+}
 
 void detail::check_depth(std::size_t depth, std::string_view path) {
   if (depth > kMaxTreeDepth) {
@@ -176,7 +175,7 @@ const StateDict* StateDict::find(std::string_view path) const {
       node = found == children->end() ? nullptr : &found->second;
     } else {
       const List* elements = node->list_if();
-      const auto position = position_of(key);
+      const auto position = detail::number_of(key);
       node = elements && position && *position < elements->size() ? &(*elements)[*position] : nullptr;
     }
     if (!node) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ namespace cairn::megatron::detail {
 ///
 /// Errors: Errc::invalid_argument when there are more than kMaxTreeDepth.
 void check_depth(std::size_t depth, std::string_view path);
+
+/// The position in a list, or the parameter, that a key stands for; nothing for any other key.
+[[nodiscard]] std::optional<std::size_t> number_of(std::string_view key);
 
 /// Appends a key to a path for as long as it lives.
 class PathStep {

@@ -24,13 +24,13 @@ using ::testing::HasSubstr;
 using testing::Job;
 using testing::Shared;
 
-constexpr std::uint32_t kRanks = 200;
+constexpr std::uint32_t kManyRanks = 200;
 constexpr std::uint32_t kStages = 4;
 
 /// A stage's tensors, an object of the rank's own, and one of the grid of stages of which copies are many.
 StateDict of_rank(std::uint32_t rank) {
   const std::uint32_t stage = rank % kStages;
-  StateDict dict = {{"own", ShardedObject{"rng", 1, {kRanks}, {rank}}},
+  StateDict dict = {{"own", ShardedObject{"rng", 1, {kManyRanks}, {rank}}},
                     {"copied", ShardedObject{"schedule", 2, {kStages}, {stage}, rank / kStages}}};
   for (int i = 0; i < 5; ++i) {
     const std::string key = fmt::format("layers.{}.w", kStages * i + stage);
@@ -80,15 +80,15 @@ Awaitable<std::string> agree_with_another_role(Shared session, std::size_t rank)
 }
 
 TEST(KeysOfRanks, AreSaidOnce) {
-  Job job(kRanks, 16);
+  Job job(kManyRanks, 16);
   EXPECT_THAT(Job::texts(job.run(agree_alike)), Each("news known "));
 }
 
 TEST(KeysOfRanks, AreCheckedForAll) {
-  Job job(kRanks, 16);
+  Job job(kManyRanks, 16);
   EXPECT_THAT(Job::texts(job.run(agree_with_a_second_main)),
               Each(HasSubstr("'state': 'schedule/shard_0_4': ranks 0 and 37 both have it as main replica")));
-  Job other(kRanks, 16);
+  Job other(kManyRanks, 16);
   EXPECT_THAT(Job::texts(other.run(agree_with_another_role)),
               Each(HasSubstr("'state': 'schedule' is a tensor on rank 37 and an object on rank 0")));
 }

@@ -182,6 +182,49 @@ TEST_F(OddCalls, OfASaveWithAnObjectThatCannotBePackedAreToldToAll) {
       2, AllOf(HasSubstr("rank 1"), HasSubstr("'deep/shard_0_1'")));
 }
 
+TEST_F(OddCalls, OfALoadWithoutAMainReplicaAreToldToAll) {
+  expect_saved(rows, 2);
+  const auto without = [](const char* leaf) {
+    return [leaf](std::uint32_t rank) {
+      StateDict dict = rows(rank);
+      if (rank == 1) {
+        dict.map_if()->erase(leaf);
+      }
+      return dict;
+    };
+  };
+  for (const LoadEnd& end : load_on(without("o"), 2)) {
+    EXPECT_THAT(end.text, HasSubstr("'object': 1 of its 2 objects are there; no main replica of [1] of (2)"));
+  }
+  for (const LoadEnd& end : load_on(without("w"), 2)) {
+    EXPECT_THAT(end.text, HasSubstr("'w': 2 of the 4 elements of [0:4] are there; [2:4] is not; next to it"));
+  }
+}
+
+TEST_F(OddCalls, OfASaveWithAKeyThatIsNotTextAreToldToAll) {
+  const std::string key = "\xff";
+  expect_refused(
+      [&](std::uint32_t rank) -> StateDict {
+        return {{"w", ShardedTensor::from_rank_offsets(key, counted({2}), {{0, rank, 2}})}};
+      },
+      2, AllOf(HasSubstr("ranks 0 and 1: "), HasSubstr("at 'w': a key is UTF-8 text")));
+  expect_refused(
+      [&](std::uint32_t rank) -> StateDict {
+        return {{"o", ShardedObject{key, 1, {2}, {rank}}}};
+      },
+      2, AllOf(HasSubstr("ranks 0 and 1: "), HasSubstr("at 'o': a key is UTF-8 text")));
+}
+
+TEST_F(OddCalls, OfASaveWithATensorThatIsTooLargeAreToldToAll) {
+  constexpr std::uint64_t kParts = std::uint64_t{1} << 62;
+  expect_refused(
+      [](std::uint32_t rank) -> StateDict {
+        return {{"w", ShardedTensor::from_rank_offsets("w", counted({1, 1}),
+                                                       {{0, rank, kParts}, {1, 0, kParts}})}};
+      },
+      2, HasSubstr("'w'"));
+}
+
 // ---- Legal.
 
 TEST_F(OddCalls, MayBringNothing) {
@@ -194,10 +237,21 @@ TEST_F(OddCalls, MayBringNothing) {
   EXPECT_EQ(load_common_state_dict(target(), *context_), Tree::map());
 }
 
+TEST_F(OddCalls, MayAskForNothingOnSomeRanks) {
+  expect_saved(rows, 2);
+  const StateDict whole = {{"w", ShardedTensor::from_rank_offsets("w", Array({4}, DType::int32))}};
+  const std::vector<LoadEnd> ends =
+      load_on([&](std::uint32_t rank) { return rank == 1 ? whole : StateDict(); }, 3);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ends[rank].text, "");
+    EXPECT_EQ(ends[rank].loaded.state.size(), rank == 1 ? 2u : 1u);
+  }
+}
+
 TEST_F(OddCalls, MayHaveKeysOfAnyText) {
-  const std::vector<std::string> keys = {"a/b",      "a~b",       "/",         "//x", "a/", "~1",
-                                         "~0",       " ",         "ä\n\"'\\",  ".",   "..", "common.tree",
-                                         "index.fb", "shard_0_1", "x/shard_0", "%2F", "{}"};
+  const std::vector<std::string> keys = {
+      "",         "a/b", "a~b", "/",           "//x",      "a/",        "~1",        "~0",  " ",
+      "ä\n\"'\\", ".",   "..",  "common.tree", "index.fb", "shard_0_1", "x/shard_0", "%2F", "{}"};
   const auto dict = [&](std::uint32_t rank) {
     StateDict made;
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -297,6 +351,20 @@ TEST_F(OddCalls, WithGroupsReadEachByteOnceAGroup) {
   const std::uint64_t all = bytes[0] + bytes[1] + bytes[2] + bytes[3];
   EXPECT_GE(all, 2'400'000u);
   EXPECT_LT(all, 2'500'000u);
+}
+
+TEST_F(OddCalls, LeaveTheirValuesAloneWhereHandlersAreChecked) {
+  ContextOptions options = small();
+  options.check_handlers = true;
+  const Context checking(std::move(options));
+  StateDict dict = rows(0);
+  dict["w"] = ShardedTensor::from_rank_offsets("w", counted({2}));
+  dict["o"] = ShardedObject{"object", Tree{{"words", numbers({1, 2})}}};
+  dict["f"] = swiglu_factory("f", counted({4, 3}), 0, {});
+
+  EXPECT_THAT(save(dict, target(), {}, checking).problems,
+              ::testing::Each(::testing::AnyOf(HasSubstr("torch refuses"), HasSubstr("not checked"))));
+  EXPECT_EQ(load_plain_tensors(target(), *context_).at("f"), counted({4, 3}));
 }
 
 TEST_F(OddCalls, MayBeCancelled) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -136,6 +137,28 @@ TEST_F(StatesOfRanksTest, TellWhatTheyHave) {
   const auto* object = all["state/rng/shard_1_2"].leaf_if<ShardedObject>();
   ASSERT_NE(object, nullptr);
   EXPECT_EQ(object->key, "state/rng");
+}
+
+template <class T>
+Array part_of_128(std::uint32_t rank, std::uint32_t ranks) {
+  std::vector<T> values(128 / ranks);
+  std::iota(values.begin(), values.end(), static_cast<T>(128 / ranks * rank));
+  return Array::adopt(std::move(values));
+}
+
+/// The two programs that Megatron's guide begins with: 128 numbers, saved by 8 ranks and loaded by 4, as floats.
+TEST_F(StatesOfRanksTest, AreThoseOfTheGuide) {
+  const auto part = [](Array data, std::uint32_t rank, std::uint32_t ranks) -> StateDict {
+    return {{"weight", ShardedTensor::from_rank_offsets("weight", std::move(data), {{0, rank, ranks}})}};
+  };
+  expect_saved([&](std::uint32_t rank) { return part(part_of_128<std::int64_t>(rank, 8), rank, 8); }, 8);
+
+  const std::vector<LoadEnd> ends =
+      load_on([&](std::uint32_t rank) { return part(Array({32}, DType::float32), rank, 4); }, 4);
+
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ends[rank].loaded.state, (Tree{{"weight", part_of_128<float>(rank, 4)}}));
+  }
 }
 
 // ---- Objects.
