@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/internal/syscalls.hpp"
-#include "kill/state.hpp"
+#include "kill/dict.hpp"
 #include "store/internal/recovery.hpp"
 
 namespace cairn::kill {
@@ -23,7 +23,7 @@ std::string text_of(const testing::Lie& lie) {
 /// Whose state is there, and what is wrong with it: nothing, when all of it is of one save.
 std::optional<std::uint64_t> find(const fs::path& path, const Context& context, std::string& wrong) {
   try {
-    const Tree tree = load(path, {}, context);
+    const Tree tree = load_state(path, context);
     const auto number = tree.at("number").as<std::int64_t>();
     wrong += tree == state(number) ? "" : fmt::format("damage: {} has wrong bytes\n", path.string());
     return static_cast<std::uint64_t>(number);

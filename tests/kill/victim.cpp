@@ -22,6 +22,7 @@
 
 #include "cairn/cairn.hpp"
 
+#include "kill/dict.hpp"
 #include "kill/program.hpp"
 #include "kill/state.hpp"
 #include "support/dice.hpp"
@@ -115,7 +116,7 @@ class Victim {
   void save_now(const std::string& name, SaveOptions options) {
     const std::int64_t number = begin("save", name, options.overwrite);
     options.custom_metadata = std::to_string(number);
-    tell(number, [&] { save(root_ / name, state(number), options, context_); });
+    tell(number, [&] { start_save(root_ / name, number, options, context_).wait(); });
   }
 
   void save_until_deadline() {
@@ -127,7 +128,7 @@ class Victim {
   /// Begins a save, and says when its place in the order is certain.
   AsyncResponse start(const std::string& name, std::int64_t number, SaveOptions options) {
     options.custom_metadata = std::to_string(number);
-    AsyncResponse saving = save_async(root_ / name, state(number), options, context_);
+    AsyncResponse saving = start_save(root_ / name, number, options, context_);
     say("placed " + std::to_string(number));
     return saving;
   }
