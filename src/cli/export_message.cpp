@@ -67,7 +67,7 @@ std::string message_among(const CheckpointMetadata& metadata) {
 
 void write_whole(const std::string& bytes, const fs::path& target) {
   io::ReplacingFile file(io::posix_syscalls(), target);
-  io::write_all(file.file(), std::as_bytes(std::span(bytes)), 0, target);
+  file.append(std::as_bytes(std::span(bytes)));
   file.publish();
 }
 

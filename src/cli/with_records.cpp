@@ -196,11 +196,9 @@ std::uint64_t export_records(const std::filesystem::path& source, const std::fil
   RecordReader reader(source);
   io::ReplacingFile file(io::posix_syscalls(), target);
   std::string kept;
-  std::uint64_t written = 0;
   std::uint64_t records = 0;
   const auto flush = [&] {
-    io::write_all(file.file(), std::as_bytes(std::span(kept)), written, target);
-    written += kept.size();
+    file.append(std::as_bytes(std::span(kept)));
     kept.clear();
   };
   for (std::string_view record; reader.next(record); ++records) {

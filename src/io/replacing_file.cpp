@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <random>
@@ -96,6 +97,19 @@ bool ReplacingFile::try_create() {
   }
   temporary_ = std::move(temporary);
   return directory_.status(temporary_).has_value();
+}
+
+void ReplacingFile::append(std::span<const std::byte> bytes) {
+  constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+  while (!bytes.empty()) {
+    const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes - bytes_ % kPieceBytes));
+    write_all(file_, piece, bytes_, path_);
+    bytes_ += piece.size();
+    if (bytes_ % kPieceBytes == 0) {
+      directory_.syscalls().start_writing(file_.fd(), bytes_ - kPieceBytes, kPieceBytes);
+    }
+    bytes = bytes.subspan(piece.size());
+  }
 }
 
 void ReplacingFile::publish() {

@@ -229,7 +229,7 @@ Written write_message(io::Syscalls& syscalls, const SplitResult& split, const st
   if (is_whole(split)) {
     const std::string bytes = whole_bytes(split);
     io::ReplacingFile file(syscalls, written.path);
-    io::write_all(file.file(), std::as_bytes(std::span(bytes)), 0, written.path);
+    file.append(std::as_bytes(std::span(bytes)));
     file.publish();
   } else {
     write_records(syscalls, written.path, split, options);

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/selection.hpp"
 
+#include <cstddef>
 #include <string>
 
+#include <fmt/format.h>
 #include <google/protobuf/unknown_field_set.h>
+
+#include "cairn/base/error.hpp"
 
 #include "proto/fields.hpp"
 
@@ -13,6 +17,21 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+
+/// Checks that a message has as many elements as when they were selected.
+void check_unchanged(const SelectedItem& item, const Message& from) {
+  const Reflection& reflection = *from.GetReflection();
+  const auto there =
+      static_cast<std::size_t>(item.field == nullptr       ? reflection.GetUnknownFields(from).field_count()
+                               : item.field->is_repeated() ? reflection.FieldSize(from, item.field)
+                                                           : 1);
+  if (item.end > there || (item.entries != nullptr && item.entries->size() != there)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("a {} was changed: its {} has {} elements by now", from.GetTypeName(),
+                            item.field != nullptr ? "'" + item.field->name() + "'" : "list of unknown fields",
+                            there));
+  }
+}
 
 void fill_entry(const SelectedItem& item, const MapEntry& entry, Message& out, bool attach) {
   google::protobuf::MapValueRef value = entry_for(out, *item.field, entry.key);
@@ -53,6 +72,7 @@ void fill(const Selection& selection, Message& out, bool attach) {
   const Message& from = *selection.message;
   const Reflection& reflection = *out.GetReflection();
   for (const SelectedItem& item : selection.items) {
+    check_unchanged(item, from);
     for (std::size_t i = item.begin; i < item.end; ++i) {
       const auto at = static_cast<int>(i);
       const Element element = item.field != nullptr && item.field->is_repeated() ? Element(at) : Element();

@@ -35,6 +35,8 @@ struct Selection {
 
 /// Fills an empty message of the same type. With `attach`, `out` lies in an arena and only refers to whole messages of
 /// singular and repeated fields, which it never changes; else all is copied.
+///
+/// Errors: Errc::invalid_argument when the message has fewer elements than when they were selected, or other entries.
 void fill(const Selection& selection, google::protobuf::Message& out, bool attach);
 
 }  // namespace cairn::proto

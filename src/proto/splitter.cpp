@@ -152,6 +152,9 @@ void ComposableSplitter::add_range(const Path& field, std::size_t begin, std::si
   if (!target.walk.is_at_list()) {
     plan.refuse(target.tags, "it is not a repeated field or a map as a whole");
   }
+  if (!target.is_set) {
+    plan.refuse(target.tags, "there is no message that has it");
+  }
   PlannedChunk range;
   range.field = target.walk.value();
   range.message = target.message;

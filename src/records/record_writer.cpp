@@ -9,7 +9,6 @@
 
 #include "cairn/base/error.hpp"
 
-#include "io/internal/file.hpp"
 #include "io/internal/replacing_file.hpp"
 #include "records/codec.hpp"
 #include "records/internal/records.hpp"
@@ -23,8 +22,7 @@ constexpr std::uint64_t kPlainChunkBytes = 4096;
 /// The bytes that a record counts for in a chunk besides its own, so that empty ones fill it, too.
 /// Source: riegeli's writer.
 constexpr std::uint64_t kRecordOverhead = 8;
-// Fewer bytes for a file are kept until they are many; more are written from where they lie.
-constexpr std::size_t kFewBytes = 32768;
+// Each block of a file begins with a header: blocks are written many together.
 constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -82,7 +80,7 @@ struct RecordWriter::State {
       close_chunk();
     }
     if (file) {
-      write_to_file(bytes_of(kept));
+      file->append(bytes_of(kept));
       file->publish();
     }
     has_failed = false;
@@ -171,21 +169,11 @@ struct RecordWriter::State {
   }
 
   void append(Bytes bytes) {
-    const bool are_kept = !file || bytes.size() < kFewBytes;
-    if (file && (!are_kept || kept.size() >= kMostKeptBytes)) {
-      write_to_file(bytes_of(kept));
+    out->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (file && kept.size() >= kMostKeptBytes) {
+      file->append(bytes_of(kept));
       kept.clear();
     }
-    if (are_kept) {
-      out->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    } else {
-      write_to_file(bytes);
-    }
-  }
-
-  void write_to_file(Bytes bytes) {
-    io::write_all(file->file(), bytes, written, file->path());
-    written += bytes.size();
   }
 
   RecordOptions options;
@@ -194,8 +182,7 @@ struct RecordWriter::State {
   bool has_failed = false;
 
   std::optional<io::ReplacingFile> file;
-  std::uint64_t written = 0;  ///< To the file.
-  std::string kept;           ///< For the file.
+  std::string kept;  ///< For the file.
   std::string* out;
 
   // The chunk that records are added to.

@@ -36,7 +36,7 @@ set(options -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${FOLDER}/prefix"
 run_step("${CMAKE_COMMAND}" -S "${FOLDER}/source" -B "${FOLDER}/build" "-DWANTED_VERSION=${CAIRN_VERSION}" ${options})
 run_step("${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run_step("${FOLDER}/build/consumer")
-foreach(program consumer_rank consumer_message consumer_records)
+foreach(program consumer_rank consumer_message consumer_records own_chunks/consumer_own_chunks)
   if(EXISTS "${FOLDER}/build/${program}")
     run_step("${FOLDER}/build/${program}")
   endif()

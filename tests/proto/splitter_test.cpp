@@ -20,6 +20,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/proto/auto_splitter.hpp"
 #include "cairn/proto/chunked.pb.h"
+#include "cairn/proto/chunked_file.hpp"
 #include "cairn/proto/merger.hpp"
 
 #include "proto/nesting.hpp"
@@ -27,6 +28,7 @@
 #include "shapes3.pb.h"
 #include "support/fails.hpp"
 #include "support/sanitizer.hpp"
+#include "support/temp_dir.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -154,6 +156,35 @@ TEST(ComposableSplitter, CutsTheModelConfigOfTheGuide) {
               " chunked_fields { field_tag { field: 6 } field_tag { map_key { s: 'rate' } }"
               " message { chunk_index: 1 } }");
   expect_same_when_merged(splitter, model);
+}
+
+TEST(ComposableSplitter, WritesTheModelConfigOfTheGuideIntoFiles) {
+  const auto model = from_text<ModelConfig>(
+      "model_name: 'm' hidden_layers { name: 'a' num_units: 5 } hidden_layers { name: 'b' num_units: 6 }"
+      " hyperparameters { key: 'momentum' value: 0.9 } hyperparameters { key: 'rate' value: 0.001 }");
+  int files = 0;
+  for (const char* codec : {"uncompressed", "brotli:6", "zstd:3", "snappy"}) {
+    const testing::TempDir temp;
+    WriteOptions options;
+    options.records = codec;
+    ModelConfigSplitter splitter(model);
+    try {
+      EXPECT_EQ(splitter.write(temp / "model", options).path, temp / "model.cpb");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::feature_missing) << error.what();
+      continue;
+    }
+    ++files;
+    ModelConfig read;
+    EXPECT_THAT(proto::read(temp / "model", read).remarks, ::testing::IsEmpty()) << codec;
+    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(read, model)) << read.DebugString();
+    Layer layer;
+    static_cast<void>(read_part(temp / "model", *ModelConfig::descriptor(), {"hidden_layers", 1}, layer));
+    EXPECT_EQ(layer.name(), "b") << codec;
+  }
+  if (files == 0) {
+    GTEST_SKIP() << "this build has no files of records";
+  }
 }
 
 /// The examples of the guide, with the chunks and the tree that it shows.
@@ -362,6 +393,18 @@ TEST(ComposableSplitter, RefusesWhatCannotBeCut) {
        [](ByHand& self) { self.add_chunk(Chunk::borrow(self.message()), {"f_string"}); }},
       {"there is no position 1 among 0",
        [](ByHand& self) { self.add_chunk(Chunk(std::string("1")), {"f_int32"}, 1); }},
+      {"'m_string[\"other\"].r_string': there is no message that has it",
+       [](ByHand& self) {
+         self.add_range({"m_string", "other", "r_string"}, 0, 0);
+       }},
+      {"'m_int32[7].numbers': there is no message that has it",
+       [](ByHand& self) {
+         self.add_range({"m_int32", 7, "numbers"}, 0, 0);
+       }},
+      {"'child.r_all': there is no message that has it",
+       [](ByHand& self) {
+         self.add_range({"child", "r_all"}, 0, 0);
+       }},
       {"there are no elements [1, 4) among 3", [](ByHand& self) { self.add_range({"r_string"}, 1, 4); }},
       {"elements [1, 3) are cut out twice",
        [](ByHand& self) {
@@ -457,6 +500,38 @@ TEST(Chunk, RefusesAMessageThatWasChangedSinceItWasPlanned) {
   EXPECT_THAT([&] { chunks[1].write(room); }, Fails(Errc::invalid_argument, HasSubstr("was changed")));
   room.pop_back();
   EXPECT_THAT([&] { chunks[1].write(room); }, Fails(Errc::invalid_argument, HasSubstr("was given room for")));
+}
+
+TEST(Chunk, RefusesAMessageThatHasFewerElementsThanWhenItWasPlanned) {
+  const std::vector<std::function<void(All&)>> changes = {
+      [](All& message) { message.clear_r_int32(); },
+      [](All& message) { message.clear_several(); },
+      [](All& message) { message.clear_m_sint32(); },
+      [](All& message) { message.mutable_unknown_fields()->DeleteSubrange(0, 1); },
+  };
+  for (const auto& change : changes) {
+    All message;
+    for (int i = 0; i < 20; ++i) {
+      message.add_r_int32(i);
+      message.add_several()->set_text("text");
+      (*message.mutable_m_sint32())[i] = i;
+      message.mutable_unknown_fields()->AddVarint(90'000, 5);
+    }
+    SplitOptions options;
+    options.max_size = 50;
+    AutoSplitter splitter(message, options);
+    const auto chunks = splitter.chunks();
+    change(message);
+
+    EXPECT_THAT(
+        [&] {
+          for (const Chunk& chunk : chunks) {
+            std::vector<std::byte> room(chunk.size_bytes());
+            chunk.write(room);
+          }
+        },
+        Fails(Errc::invalid_argument, HasSubstr("was changed")));
+  }
 }
 
 TEST(AutoSplitter, MakesABytesChunkOfEachLargeString) {

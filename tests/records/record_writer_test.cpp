@@ -227,12 +227,23 @@ TEST(RecordWriterFile, IsTheOldOneOrTheNewOneWhateverFails) {
   }
 }
 
+TEST(RecordWriterFile, WritesManyBlocksTogether) {
+  const TempDir temp;
+  io::FaultySyscalls syscalls;
+  RecordWriter writer = create_records(syscalls, temp / "file");
+  const int calls = syscalls.calls();
+
+  writer.write(std::string(16'000'000, 'x'));  // In 245 blocks, each with a header.
+
+  EXPECT_LE(syscalls.calls() - calls, 20);
+}
+
 TEST(RecordWriterFile, AfterAnErrorNothingWorks) {
   const TempDir temp;
   io::FaultySyscalls syscalls;
   RecordWriter writer = create_records(syscalls, temp / "file");
   syscalls.plan({io::Call::write, 1, 1, -ENOSPC});
-  EXPECT_THROW(writer.write(std::string(100'000, 'x')), Error);
+  EXPECT_THROW(writer.write(std::string(2'000'000, 'x')), Error);
 
   EXPECT_THAT([&] { writer.write("a"); }, Fails(Errc::io_failure));
   EXPECT_THAT([&] { writer.finish(); }, Fails(Errc::io_failure));

@@ -78,7 +78,7 @@ class ComposableSplitter {
 
   /// Writes the message to `<prefix>.pb`, or its chunks to `<prefix>.cpb` where it was cut, and removes the other of
   /// the two. Missing directories are made. Atomic: at every instant readers get the old message or the new one, whole.
-  /// Durable when it has returned.
+  /// Durable when it has returned. Of all programs one at a time writes to a prefix.
   ///
   /// Errors: as `split`; as records::RecordWriter, with Errc::feature_missing for a `.cpb` where this library was built
   ///         without records; OS errors. An error at the end may leave the new file, and the other one beside it.

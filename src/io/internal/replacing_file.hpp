@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "io/internal/file.hpp"
@@ -28,9 +31,10 @@ class ReplacingFile {
   /// Removes what crashed writers of the name have left, when no file of that name is to be made.
   static void remove_left_over(Syscalls& syscalls, const std::filesystem::path& path);
 
-  [[nodiscard]] const FileHandle& file() const noexcept { return file_; }
-  /// The path that it replaces; for errors.
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// Writes to its end. The system begins to bring to the disk what has come to some MiB, so `publish` waits for less.
+  ///
+  /// Errors: OS errors pass through.
+  void append(std::span<const std::byte> bytes);
 
   /// Call it once, after all has been written. An error of the directory's sync leaves the new file under its name.
   ///
@@ -47,6 +51,7 @@ class ReplacingFile {
   std::string begin_;      ///< Of the names of temporary files.
   std::string temporary_;  ///< Empty: there is none, or none any more.
   FileHandle file_;
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace cairn::io
