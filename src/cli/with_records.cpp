@@ -30,7 +30,6 @@ namespace {
 using records::RecordReader;
 
 constexpr std::uint64_t kSignatureEnd = 64;
-constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
 constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{256} << 20;  // Of what says where chunks belong.
 
 /// The chunks of a file, as their headers describe them.
@@ -195,19 +194,13 @@ store::VerifyReport verify_records(const std::filesystem::path& path,
 std::uint64_t export_records(const std::filesystem::path& source, const std::filesystem::path& target) {
   RecordReader reader(source);
   io::ReplacingFile file(io::posix_syscalls(), target);
-  std::string kept;
   std::uint64_t records = 0;
-  const auto flush = [&] {
-    file.append(std::as_bytes(std::span(kept)));
-    kept.clear();
-  };
   for (std::string_view record; reader.next(record); ++records) {
-    put_text(kept, record);
-    if (kept.size() >= kMostKeptBytes) {
-      flush();
-    }
+    std::string size;
+    put(size, std::uint64_t{record.size()});
+    file.append(std::as_bytes(std::span(size)));
+    file.append(std::as_bytes(std::span(record)));
   }
-  flush();
   file.publish();
   return records;
 }

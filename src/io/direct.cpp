@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/internal/direct.hpp"
 
+#include <fcntl.h>
+
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -27,6 +29,24 @@ std::string why_not_direct(const FileHandle& file) {
     return fmt::format("the disk wants O_DIRECT in blocks of {} bytes", status.direct_alignment_bytes);
   }
   return {};
+}
+
+FileHandle open_direct(const Directory& directory, std::string_view relative, const FileHandle& buffered,
+                       std::string& refusal) {
+  refusal = why_not_direct(buffered);
+  if (!refusal.empty()) {
+    return {};
+  }
+  Syscalls& syscalls = directory.syscalls();
+  const std::string name(relative);
+  const int fd = uninterrupted([&] {
+    return syscalls.open_beneath(directory.fd(), name.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW, 0);
+  });
+  if (fd < 0) {
+    refusal = why_not_direct(std::error_code(-fd, std::system_category()));
+    return {};
+  }
+  return {syscalls, fd};
 }
 
 bool is_direct_refusal(std::error_code failure) noexcept {

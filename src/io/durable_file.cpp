@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/internal/durable_file.hpp"
 
-#include <fcntl.h>
 #include <system_error>
 
 #include <algorithm>
@@ -60,26 +59,6 @@ bool reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::
   }
   require(result, "fallocate", path);
   return true;
-}
-
-/// Opens the file a second time with O_DIRECT, or says why not. What keeps it from that does no harm: the writes go
-/// through the cache.
-FileHandle open_direct(const Directory& directory, std::string_view relative, const FileHandle& buffered,
-                       std::string& refusal) {
-  refusal = why_not_direct(buffered);
-  if (!refusal.empty()) {
-    return {};
-  }
-  Syscalls& syscalls = directory.syscalls();
-  const std::string name(relative);
-  const int fd = uninterrupted([&] {
-    return syscalls.open_beneath(directory.fd(), name.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW, 0);
-  });
-  if (fd < 0) {
-    refusal = why_not_direct(std::error_code(-fd, std::system_category()));
-    return {};
-  }
-  return {syscalls, fd};
 }
 
 /// The part of a write that may go past the page cache: `[begin, end)` within its data.

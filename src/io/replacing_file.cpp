@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <random>
@@ -57,6 +56,7 @@ ReplacingFile::ReplacingFile(Syscalls& syscalls, const std::filesystem::path& pa
                   fmt::format("{}: every temporary file was removed at once", path.string()));
     }
   }
+  contents_.emplace(directory_, temporary_, file_, path_);
 }
 
 void ReplacingFile::remove_left_over(Syscalls& syscalls, const std::filesystem::path& path) {
@@ -64,6 +64,7 @@ void ReplacingFile::remove_left_over(Syscalls& syscalls, const std::filesystem::
 }
 
 ReplacingFile::~ReplacingFile() {
+  contents_.reset();
   if (!temporary_.empty()) {
     directory_.syscalls().unlink_at(directory_.fd(), temporary_.c_str(), false);
   }
@@ -99,21 +100,9 @@ bool ReplacingFile::try_create() {
   return directory_.status(temporary_).has_value();
 }
 
-void ReplacingFile::append(std::span<const std::byte> bytes) {
-  constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
-  while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes - bytes_ % kPieceBytes));
-    write_all(file_, piece, bytes_, path_);
-    bytes_ += piece.size();
-    if (bytes_ % kPieceBytes == 0) {
-      directory_.syscalls().start_writing(file_.fd(), bytes_ - kPieceBytes, kPieceBytes);
-    }
-    bytes = bytes.subspan(piece.size());
-  }
-}
-
 void ReplacingFile::publish() {
   Syscalls& syscalls = directory_.syscalls();
+  contents_->finish();
   require(uninterrupted([&] { return syscalls.sync(file_.fd()); }), "fsync", path_);
   directory_.rename(temporary_, directory_, path_.filename().native(), RenameMode::replace);
   temporary_.clear();

@@ -207,12 +207,6 @@ class PosixSyscalls final : public Syscalls {
     return result < 0 ? -errno : result;
   }
 
-  void start_writing(int fd, std::uint64_t offset, std::uint64_t size_bytes) noexcept override {
-    // What fails here fails in the sync, too.
-    static_cast<void>(::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(size_bytes),
-                                        SYNC_FILE_RANGE_WRITE));
-  }
-
   int sync_data(int fd) noexcept override { return result_of(::fdatasync(fd)); }
 
   int sync(int fd) noexcept override { return result_of(::fsync(fd)); }

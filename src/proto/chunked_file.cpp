@@ -26,6 +26,7 @@
 #include "proto/chunk_records.hpp"
 #include "proto/internal/chunked_file.hpp"
 #include "proto/parallel.hpp"
+#include "proto/splitter_plan.hpp"
 #include "records/internal/signature.hpp"
 
 namespace cairn::proto {
@@ -151,18 +152,18 @@ Merged in_file(const std::filesystem::path& path, const Work& work) {
 
 /// Reads a whole file, behind a link as well; nothing when there is none.
 std::optional<std::string> read_if_there(io::Syscalls& syscalls, const std::filesystem::path& path) {
-  const io::Directory directory = io::Directory::enter(syscalls, directory_of(path));
-  const std::string name = path.filename().native();
-  const std::optional<io::FileStatus> status = directory.status(name);
-  if (!status) {
-    return std::nullopt;
-  }
   try {
+    const io::Directory directory = io::Directory::enter(syscalls, directory_of(path));
+    const std::string name = path.filename().native();
+    const std::optional<io::FileStatus> status = directory.status(name);
+    if (!status) {
+      return std::nullopt;
+    }
     const io::FileHandle file =
         status->kind == io::FileKind::symlink ? directory.open_linked_file(name) : directory.open_file(name);
     return io::read_small_file(file, path, kMostMessageBytes);
   } catch (const Error& error) {
-    if (error.code() != Errc::not_found) {
+    if (error.code() != Errc::not_found && error.code() != std::errc::no_such_file_or_directory) {
       throw;
     }
     return std::nullopt;
@@ -256,10 +257,12 @@ Merged read_message(io::Syscalls& syscalls, const std::filesystem::path& prefix,
 }
 
 Written ComposableSplitter::write(const std::filesystem::path& prefix, const WriteOptions& options) {
+  state_->check_unchanged();
   return write_message(io::posix_syscalls(), split(), prefix, options);
 }
 
 std::pair<std::string, bool> ComposableSplitter::write_to_string(const WriteOptions& options) {
+  state_->check_unchanged();
   const SplitResult result = split();
   if (is_whole(result)) {
     return {whole_bytes(result), false};

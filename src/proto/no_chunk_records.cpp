@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <cerrno>
+
 #include "cairn/base/error.hpp"
 
+#include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
 #include "proto/chunk_records.hpp"
 
@@ -17,11 +22,13 @@ namespace {
 
 std::unique_ptr<ChunkRecords> open_records(io::Syscalls& syscalls, const std::filesystem::path& path,
                                            std::uint64_t /*most_record_bytes*/) {
-  const std::filesystem::path parent = path.parent_path();
-  const io::Directory directory = io::Directory::enter(syscalls, parent.empty() ? "." : parent);
-  if (!directory.status(path.filename().native())) {
+  io::require_path(path);
+  io::FileStatus status;
+  const int result = io::uninterrupted([&] { return syscalls.status_at(AT_FDCWD, path.c_str(), status); });
+  if (result == -ENOENT) {
     return nullptr;
   }
+  io::require(result, "stat", path);
   refuse();
 }
 

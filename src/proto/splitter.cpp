@@ -64,6 +64,14 @@ Target ComposableSplitter::State::find(const Path& path) const {
   return target;
 }
 
+void ComposableSplitter::State::check_unchanged() const {
+  const std::uint64_t bytes = plan->is_finished ? plan->root.ByteSizeLong() : plan->root_bytes;
+  if (bytes != plan->root_bytes) {
+    plan->refuse({}, fmt::format("it was changed: it had {} bytes when it was split, and has {} now",
+                                 plan->root_bytes, bytes));
+  }
+}
+
 ComposableSplitter::ComposableSplitter(const Message& message, SplitOptions options)
     : state_(new State{message,
                        std::make_shared<Plan>(message, options),

@@ -91,6 +91,8 @@ struct Target {
 struct ComposableSplitter::State {
   /// Errors: Errc::invalid_argument for a path that does not fit the type, and for an index that is out of range.
   [[nodiscard]] Target find(const Path& path) const;
+  /// Errors: Errc::invalid_argument when the whole message has another size than when it was split.
+  void check_unchanged() const;
 
   const google::protobuf::Message& message;
   std::shared_ptr<Plan> plan;

@@ -22,23 +22,18 @@ constexpr std::uint64_t kPlainChunkBytes = 4096;
 /// The bytes that a record counts for in a chunk besides its own, so that empty ones fill it, too.
 /// Source: riegeli's writer.
 constexpr std::uint64_t kRecordOverhead = 8;
-// Each block of a file begins with a header: blocks are written many together.
-constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
 
 }  // namespace
 
 struct RecordWriter::State {
-  /// Writes to the end of a string. None: a file is opened after that.
-  explicit State(const RecordOptions& options_, std::string* out_ = nullptr)
-      : options(checked(options_)), out(out_ == nullptr ? &kept : out_) {
-    if (options.chunk_bytes == 0) {
-      options.chunk_bytes = options.codec == Codec::none ? kPlainChunkBytes : kPackedChunkBytes;
-    }
-    *out += signature();
+  State(const RecordOptions& options_, std::string& string) : State(options_) {
+    out = &string;
+    append(bytes_of(signature()));
   }
   State(const RecordOptions& options_, io::Syscalls& syscalls, const std::filesystem::path& path)
       : State(options_) {
     file.emplace(syscalls, path);
+    append(bytes_of(signature()));
   }
 
   std::uint64_t write(std::span<const Bytes> record) {
@@ -80,7 +75,6 @@ struct RecordWriter::State {
       close_chunk();
     }
     if (file) {
-      file->append(bytes_of(kept));
       file->publish();
     }
     has_failed = false;
@@ -88,6 +82,12 @@ struct RecordWriter::State {
   }
 
  private:
+  explicit State(const RecordOptions& options_) : options(checked(options_)) {
+    if (options.chunk_bytes == 0) {
+      options.chunk_bytes = options.codec == Codec::none ? kPlainChunkBytes : kPackedChunkBytes;
+    }
+  }
+
   void require_usable(std::string_view call) const {
     if (is_finished) {
       throw Error(Errc::closed, std::string(call) + ": the file of records is finished");
@@ -169,10 +169,10 @@ struct RecordWriter::State {
   }
 
   void append(Bytes bytes) {
-    out->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (file && kept.size() >= kMostKeptBytes) {
-      file->append(bytes_of(kept));
-      kept.clear();
+    if (file) {
+      file->append(bytes);
+    } else {
+      out->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
   }
 
@@ -182,8 +182,7 @@ struct RecordWriter::State {
   bool has_failed = false;
 
   std::optional<io::ReplacingFile> file;
-  std::string kept;  ///< For the file.
-  std::string* out;
+  std::string* out = nullptr;  ///< Without a file.
 
   // The chunk that records are added to.
   std::string sizes;
@@ -202,7 +201,7 @@ RecordWriter& RecordWriter::operator=(RecordWriter&&) noexcept = default;
 RecordWriter::~RecordWriter() = default;
 
 RecordWriter RecordWriter::append_to(std::string& bytes, RecordOptions options) {
-  return RecordWriter(std::make_unique<State>(options, &bytes));
+  return RecordWriter(std::make_unique<State>(options, bytes));
 }
 
 RecordWriter create_records(io::Syscalls& syscalls, const std::filesystem::path& path,

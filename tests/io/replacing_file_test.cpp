@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/internal/replacing_file.hpp"
 
-#include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 
 #include "io/faulty_syscalls.hpp"
 #include "support/fails.hpp"
-#include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::io {
@@ -60,35 +55,6 @@ TEST(ReplacingFile, TakesAnotherNameWhenItsOwnIsRemovedBeforeItIsLocked) {
   ReplacingFile(syscalls, temp / "file").publish();
 
   EXPECT_THAT(list_tree(temp.path()), ElementsAre("file"));
-}
-
-/// Keeps what the system was asked to begin to write.
-class WatchedWriting final : public testing::ForwardingSyscalls {
- public:
-  void start_writing(int fd, std::uint64_t offset, std::uint64_t size_bytes) noexcept override {
-    started.emplace_back(offset, size_bytes);
-    ForwardingSyscalls::start_writing(fd, offset, size_bytes);
-  }
-
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> started;
-};
-
-TEST(ReplacingFile, BeginsToWriteToTheDiskBeforeItIsPublished) {
-  constexpr std::uint64_t kPieceBytes = std::uint64_t{8} << 20;
-  const TempDir temp;
-  WatchedWriting syscalls;
-  ReplacingFile file(syscalls, temp / "file");
-  const std::string large(kPieceBytes, 'x');
-
-  file.append(std::as_bytes(std::span(large).first(100)));
-  EXPECT_THAT(syscalls.started, ::testing::IsEmpty());
-  file.append(std::as_bytes(std::span(large)));
-  file.append(std::as_bytes(std::span(large)));
-
-  EXPECT_THAT(syscalls.started,
-              ElementsAre(std::pair(std::uint64_t{0}, kPieceBytes), std::pair(kPieceBytes, kPieceBytes)));
-  file.publish();
-  EXPECT_TRUE(testing::read_text(temp / "file") == std::string(2 * kPieceBytes + 100, 'x'));
 }
 
 TEST(ReplacingFile, TakesNamesOfEveryLength) {

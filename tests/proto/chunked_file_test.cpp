@@ -134,6 +134,19 @@ TEST(ChunkedFile, IsReadFromEachCodec) {
   }
 }
 
+TEST(ChunkedFile, IsNotWrittenOfAMessageThatWasChangedSinceItWasSplit) {
+  const TempDir temp;
+  All message = message_of(1000);
+  AutoSplitter splitter(message, limit(100));
+  static_cast<void>(splitter.chunks());
+  message.add_r_int32(1);  // No chunk has it.
+
+  EXPECT_THAT([&] { splitter.write(temp / "model"); }, Fails(Errc::invalid_argument, HasSubstr("changed")));
+  EXPECT_THAT([&] { static_cast<void>(splitter.write_to_string()); },
+              Fails(Errc::invalid_argument, HasSubstr("changed")));
+  EXPECT_THAT(list_tree(temp.path()), IsEmpty());
+}
+
 TEST(ChunkedFile, OfAnEmptyMessageIsEmpty) {
   const TempDir temp;
   EXPECT_EQ(AutoSplitter(All::default_instance()).write(temp / "model").bytes, 0U);
@@ -186,8 +199,10 @@ TEST(ChunkedFile, IsReadBehindALink) {
 
 TEST(ChunkedFile, IsNamedWhenItIsNotThere) {
   const TempDir temp;
-  EXPECT_THAT([&] { read_all(temp / "model"); },
-              Fails(Errc::not_found, AllOf(HasSubstr("model.cpb"), HasSubstr("model.pb is there"))));
+  for (const char* prefix : {"model", "no directory/model"}) {
+    EXPECT_THAT([&] { read_all(temp / prefix); },
+                Fails(Errc::not_found, AllOf(HasSubstr("model.cpb"), HasSubstr("model.pb is there"))));
+  }
   EXPECT_THAT([&] { static_cast<void>(read_metadata(temp / "model")); },
               Fails(Errc::not_found, HasSubstr("model.cpb")));
 }

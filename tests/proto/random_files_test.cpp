@@ -16,6 +16,7 @@
 #include "cairn/records/record_options.hpp"
 
 #include "proto/chunk_file.hpp"
+#include "proto/internal/chunked_file.hpp"
 #include "proto/message_load.hpp"
 #include "proto/random_message.hpp"
 #include "support/dice.hpp"
@@ -42,7 +43,7 @@ void expect_same_from_files(AutoSplitter& splitter, const Message& message) {
     const testing::TempDir temp;
     WriteOptions write_options;
     write_options.records = records::name(codec);
-    splitter.write(temp / "message", write_options);
+    write_message(testing::unsynced_syscalls(), splitter.split(), temp / "message", write_options);
     for (const unsigned threads : {1U, 2U, 8U}) {
       MergeOptions options;
       options.threads = threads;

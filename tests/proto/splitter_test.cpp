@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/splitter.hpp"
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,7 +12,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
@@ -23,11 +21,10 @@
 #include "cairn/proto/chunked_file.hpp"
 #include "cairn/proto/merger.hpp"
 
-#include "proto/nesting.hpp"
+#include "proto/by_hand.hpp"
 #include "shapes.pb.h"
 #include "shapes3.pb.h"
 #include "support/fails.hpp"
-#include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::proto {
@@ -36,80 +33,10 @@ namespace {
 using cairn::test::shapes::All;
 using cairn::test::shapes::Strict;
 using cairn::test::shapes3::A;
-using cairn::test::shapes3::Graph;
 using cairn::test::shapes3::Layer;
 using cairn::test::shapes3::ModelConfig;
-using cairn::test::shapes3::Modern;
-using cairn::test::shapes3::Node;
-using google::protobuf::Message;
-using google::protobuf::TextFormat;
 using testing::Fails;
 using ::testing::HasSubstr;
-
-template <class M>
-M from_text(const std::string& text) {
-  M message;
-  EXPECT_TRUE(TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
-
-std::string as_text(const Message& message) {
-  TextFormat::Printer printer;
-  printer.SetSingleLineMode(true);
-  std::string text;
-  printer.PrintToString(message, &text);
-  return text;
-}
-
-std::string as_text(const Chunk& chunk) {
-  return chunk.type() == nullptr ? "'" + std::string(chunk.bytes()) + "'" : as_text(*chunk.to_message());
-}
-
-std::vector<std::string> as_texts(std::span<const Chunk> chunks) {
-  std::vector<std::string> texts;
-  for (const Chunk& chunk : chunks) {
-    texts.push_back(as_text(chunk));
-    while (!texts.back().empty() && texts.back().back() == ' ') {
-      texts.back().pop_back();
-    }
-  }
-  return texts;
-}
-
-void expect_tree(const chunked::ChunkedMessage& tree, const std::string& text) {
-  const auto expected = from_text<chunked::ChunkedMessage>(text);
-  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(tree, expected)) << tree.DebugString();
-}
-
-/// A splitter whose cuts a test writes down.
-class ByHand final : public ComposableSplitter {
- public:
-  using Cuts = std::function<void(ByHand&)>;
-
-  ByHand(const Message& message, Cuts cuts, SplitOptions options = {})
-      : ComposableSplitter(message, options), cuts_(std::move(cuts)) {}
-  ByHand(const Message& message, ComposableSplitter& parent, const Path& path, Cuts cuts)
-      : ComposableSplitter(message, parent, path), cuts_(std::move(cuts)) {}
-
-  void build_chunks() override { cuts_(*this); }
-
-  using ComposableSplitter::add_chunk;
-  using ComposableSplitter::add_range;
-  using ComposableSplitter::message;
-  using ComposableSplitter::set_base;
-
- private:
-  Cuts cuts_;
-};
-
-template <class M>
-void expect_same_when_merged(ComposableSplitter& splitter, const M& message) {
-  M merged;
-  const Merged notices = merge(splitter.chunks(), splitter.chunked_message(), merged);
-  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(merged, message)) << merged.DebugString();
-  EXPECT_TRUE(notices.unused_chunks.empty());
-  EXPECT_TRUE(notices.remarks.empty());
-}
 
 class LayerSplitter : public ComposableSplitter {
  public:
@@ -487,168 +414,6 @@ TEST(ComposableSplitter, BeginsAgainAfterItHasThrown) {
   EXPECT_EQ(splitter.chunks().size(), 1U);
   EXPECT_EQ(splitter.chunks().size(), 1U);
   EXPECT_EQ(calls, 2);
-}
-
-TEST(Chunk, RefusesAMessageThatWasChangedSinceItWasPlanned) {
-  auto message = from_text<All>("f_string: 's' child { f_string: 't' }");
-  ByHand splitter(message, [](ByHand& self) { self.add_chunk({"child"}); });
-  const auto chunks = splitter.chunks();
-
-  message.mutable_child()->set_f_string("longer");
-
-  std::vector<std::byte> room(chunks[1].size_bytes());
-  EXPECT_THAT([&] { chunks[1].write(room); }, Fails(Errc::invalid_argument, HasSubstr("was changed")));
-  room.pop_back();
-  EXPECT_THAT([&] { chunks[1].write(room); }, Fails(Errc::invalid_argument, HasSubstr("was given room for")));
-}
-
-TEST(Chunk, RefusesAMessageThatHasFewerElementsThanWhenItWasPlanned) {
-  const std::vector<std::function<void(All&)>> changes = {
-      [](All& message) { message.clear_r_int32(); },
-      [](All& message) { message.clear_several(); },
-      [](All& message) { message.clear_m_sint32(); },
-      [](All& message) { message.mutable_unknown_fields()->DeleteSubrange(0, 1); },
-  };
-  for (const auto& change : changes) {
-    All message;
-    for (int i = 0; i < 20; ++i) {
-      message.add_r_int32(i);
-      message.add_several()->set_text("text");
-      (*message.mutable_m_sint32())[i] = i;
-      message.mutable_unknown_fields()->AddVarint(90'000, 5);
-    }
-    SplitOptions options;
-    options.max_size = 50;
-    AutoSplitter splitter(message, options);
-    const auto chunks = splitter.chunks();
-    change(message);
-
-    EXPECT_THAT(
-        [&] {
-          for (const Chunk& chunk : chunks) {
-            std::vector<std::byte> room(chunk.size_bytes());
-            chunk.write(room);
-          }
-        },
-        Fails(Errc::invalid_argument, HasSubstr("was changed")));
-  }
-}
-
-TEST(AutoSplitter, MakesABytesChunkOfEachLargeString) {
-  All message;
-  message.set_f_bytes(std::string(1000, 'b'));
-  (*message.mutable_m_uint32())[7] = std::string(900, 'm');
-  message.add_r_string("short");
-  message.add_r_string(std::string(800, 's'));
-  SplitOptions options;
-  options.max_size = 100;
-  AutoSplitter splitter(message, options);
-
-  EXPECT_THAT(as_texts(splitter.chunks()),
-              ::testing::ElementsAre("r_string: \"short\" r_string: \"\"", "'" + std::string(1000, 'b') + "'",
-                                     "'" + std::string(800, 's') + "'", "'" + std::string(900, 'm') + "'"));
-  expect_same_when_merged(splitter, message);
-  EXPECT_EQ(splitter.chunks()[1].bytes().data(), message.f_bytes().data()) << "the bytes were copied";
-}
-
-/// Messages below `message`, each in the one before.
-Modern& nest(Modern& message, int levels) {
-  Modern* inner = &message;
-  for (int i = 0; i < levels; ++i) {
-    inner = inner->mutable_child();
-  }
-  return *inner;
-}
-
-TEST(AutoSplitter, RefusesMessagesThatCouldNotBeReadAgain) {
-  Modern deepest;
-  nest(deepest, 1000);
-  AutoSplitter splitter(deepest);
-  expect_same_when_merged(splitter, deepest);
-  Modern again;
-  EXPECT_TRUE(parse(deepest.SerializeAsString(), again, kMostNesting));
-
-  Modern deeper;
-  nest(deeper, 1001);
-  Modern by_map = deepest;
-  (*nest(by_map, 999).mutable_children())["k"].set_boolean(true);
-  Modern by_scalar_map = deepest;
-  (*nest(by_scalar_map, 1000).mutable_enums())["k"] = cairn::test::shapes3::TANH;
-  Modern by_list = deepest;
-  (void)nest(by_list, 1000).add_list();
-  Modern by_unknown = deepest;
-  by_unknown.GetReflection()->MutableUnknownFields(&nest(by_unknown, 1000))->AddGroup(5000);
-  for (const Modern& message : {deeper, by_map, by_scalar_map, by_list, by_unknown}) {
-    // Small enough for one page, which is never taken apart.
-    AutoSplitter too_deep(message);
-    EXPECT_THAT([&] { (void)too_deep.chunks(); },
-                Fails(Errc::invalid_argument, HasSubstr("more than 1000 levels deep")));
-    Modern read;
-    EXPECT_FALSE(parse(message.SerializeAsString(), read, kMostNesting));
-  }
-}
-
-TEST(AutoSplitter, RefusesAChildThatIsTooDeepWhereItLies) {
-  Modern message;
-  nest(message, 500);
-  Modern part;
-  nest(part, 600);
-  ByHand splitter(message, [&part](ByHand& self) {
-    Path path;
-    for (int i = 0; i < 500; ++i) {
-      path.emplace_back("child");
-    }
-    AutoSplitter(part, self, path).build_chunks();
-  });
-
-  EXPECT_THAT([&] { (void)splitter.chunks(); },
-              Fails(Errc::invalid_argument, HasSubstr("more than 1000 levels deep")));
-}
-
-TEST(AutoSplitter, PlansTheCutsOfManyNodes) {
-  const int nodes = testing::kHasSanitizer ? 10'000 : 1'000'000;
-  Graph graph;
-  for (int i = 0; i < nodes; ++i) {
-    Node& node = *graph.add_nodes();
-    node.set_name(fmt::format("node/{}", i));
-    node.set_operation("MatMul");
-    (*node.mutable_attributes())["T"].set_i(i);
-  }
-  SplitOptions options;
-  options.max_size = 1 << 20;
-  AutoSplitter splitter(graph, options);
-
-  const auto begin = std::chrono::steady_clock::now();
-  const auto chunks = splitter.chunks();
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-
-  fmt::print("planning the cuts of {} nodes took {:.3f} s\n", nodes, taken.count());
-  std::uint64_t bytes = 0;
-  for (const Chunk& chunk : chunks) {
-    bytes += chunk.size_bytes();
-    EXPECT_LE(chunk.size_bytes(), options.max_size);
-  }
-  EXPECT_EQ(bytes, graph.ByteSizeLong());
-  EXPECT_LE(chunks.size(), 2 + bytes / options.max_size);
-}
-
-TEST(AutoSplitter, CutsMessagesThatLieDeepInEachOther) {
-  All message;
-  All* inner = &message;
-  for (int i = 0; i < 300; ++i) {
-    (*inner->mutable_m_string())["k"].set_f_string(std::string(100, 'x'));
-    inner = &(*inner->mutable_m_string())["k"];
-  }
-  SplitOptions options;
-  options.max_size = 200;
-  AutoSplitter splitter(message, options);
-
-  All merged;
-  merge(splitter.chunks(), splitter.chunked_message(), merged);
-  EXPECT_EQ(merged.SerializeAsString(), message.SerializeAsString());
-  chunked::ChunkedMessage read;
-  EXPECT_TRUE(read.ParseFromString(splitter.chunked_message().SerializeAsString()))
-      << "too deep for protobuf";
 }
 
 }  // namespace

@@ -70,9 +70,6 @@ class ForwardingSyscalls : public io::Syscalls {
                         std::uint64_t offset) noexcept override {
     return moved(CallKind::write, fd, data, size, [&] { return real_.write_at(fd, data, size, offset); });
   }
-  void start_writing(int fd, std::uint64_t offset, std::uint64_t size_bytes) noexcept override {
-    real_.start_writing(fd, offset, size_bytes);
-  }
   int sync_data(int fd) noexcept override {
     return led(CallKind::sync_data, fd, nullptr, [&] { return real_.sync_data(fd); });
   }
@@ -124,7 +121,7 @@ class ForwardingSyscalls : public io::Syscalls {
   }
 
  protected:
-  /// Every call but `file_system`, `map` and `start_writing` comes through here: makes it, or not, or later. Returns what the program
+  /// Every call but `file_system` and `map` comes through here: makes it, or not, or later. Returns what the program
   /// is told.
   virtual std::int64_t pass(const PassingCall& call) noexcept { return call.make(); }
 

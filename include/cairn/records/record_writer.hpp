@@ -22,8 +22,8 @@ namespace cairn::records {
 /// A file is written under a temporary name beside its own, `.<name>-<digits>.tmp`, and takes its own name, and the
 /// place of what has it, with `finish`. A writer that is destroyed before removes what it has written; what a crash
 /// leaves the next writer of that name removes. A string holds anything after an error, or without `finish`. A record
-/// that is larger than a chunk is hashed and packed from where it lies, and never copied as a whole. The writer holds at
-/// most one chunk, packed and unpacked, and a MiB for the file.
+/// that is larger than a chunk is hashed and packed from where it lies, and never copied as a whole. The writer holds
+/// at most one chunk, packed and unpacked, and 16 MiB for the file.
 ///
 /// Threads: one at a time.
 /// Errors:  Errc::invalid_argument for options that the codec does not have; Errc::feature_missing for a codec that is

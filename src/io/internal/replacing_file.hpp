@@ -2,21 +2,25 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "io/internal/file.hpp"
+#include "io/internal/write_behind.hpp"
 
 namespace cairn::io {
 
 /// A new file that takes a name, and the place of what has it, when it is complete and durable.
 ///
 /// 1. It is made as `.<name>-<16 digits>.tmp` beside the name, and locked, which says that its writer lives.
-/// 2. `publish` syncs it, renames it over the name, and syncs the directory: at every instant readers find the whole
-/// old file or the whole new one. One that is dropped before is removed. What crashed writers of the same name have
-/// left, which nobody has locked, is removed when the next one is made. Where files cannot be locked nothing is.
+/// 2. `append` writes it.
+/// 3. `publish` syncs it, renames it over the name, and syncs the directory: at every instant readers find the whole
+///    old file or the whole new one.
+///
+/// One that is dropped before is removed. What crashed writers of the same name have left, which nobody has locked, is
+/// removed when the next one is made. Where files cannot be locked nothing is.
 /// Threads: one at a time.
 class ReplacingFile {
  public:
@@ -31,10 +35,8 @@ class ReplacingFile {
   /// Removes what crashed writers of the name have left, when no file of that name is to be made.
   static void remove_left_over(Syscalls& syscalls, const std::filesystem::path& path);
 
-  /// Writes to its end. The system begins to bring to the disk what has come to some MiB, so `publish` waits for less.
-  ///
-  /// Errors: OS errors pass through.
-  void append(std::span<const std::byte> bytes);
+  /// Writes to its end; as WriteBehind.
+  void append(std::span<const std::byte> bytes) { contents_->append(bytes); }
 
   /// Call it once, after all has been written. An error of the directory's sync leaves the new file under its name.
   ///
@@ -51,7 +53,7 @@ class ReplacingFile {
   std::string begin_;      ///< Of the names of temporary files.
   std::string temporary_;  ///< Empty: there is none, or none any more.
   FileHandle file_;
-  std::uint64_t bytes_ = 0;
+  std::optional<WriteBehind> contents_;  ///< Refers to the file.
 };
 
 }  // namespace cairn::io

@@ -76,8 +76,6 @@ class Syscalls {
   virtual std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept = 0;
   virtual std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
                                 std::uint64_t offset) noexcept = 0;
-  /// Asks the system to begin to bring these bytes to the disk, so that a later sync waits for less. Promises nothing.
-  virtual void start_writing(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size_bytes*/) noexcept {}
   virtual int sync_data(int fd) noexcept = 0;
   virtual int sync(int fd) noexcept = 0;
 

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/proto/auto_splitter.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/proto/chunked.pb.h"
+#include "cairn/proto/merger.hpp"
+
+#include "proto/by_hand.hpp"
+#include "proto/nesting.hpp"
+#include "shapes.pb.h"
+#include "shapes3.pb.h"
+#include "support/fails.hpp"
+#include "support/sanitizer.hpp"
+
+namespace cairn::proto {
+namespace {
+
+using cairn::test::shapes::All;
+using cairn::test::shapes3::Graph;
+using cairn::test::shapes3::Modern;
+using cairn::test::shapes3::Node;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+TEST(AutoSplitter, MakesABytesChunkOfEachLargeString) {
+  All message;
+  message.set_f_bytes(std::string(1000, 'b'));
+  (*message.mutable_m_uint32())[7] = std::string(900, 'm');
+  message.add_r_string("short");
+  message.add_r_string(std::string(800, 's'));
+  SplitOptions options;
+  options.max_size = 100;
+  AutoSplitter splitter(message, options);
+
+  EXPECT_THAT(as_texts(splitter.chunks()),
+              ::testing::ElementsAre("r_string: \"short\" r_string: \"\"", "'" + std::string(1000, 'b') + "'",
+                                     "'" + std::string(800, 's') + "'", "'" + std::string(900, 'm') + "'"));
+  expect_same_when_merged(splitter, message);
+  EXPECT_EQ(splitter.chunks()[1].bytes().data(), message.f_bytes().data()) << "the bytes were copied";
+}
+
+/// Messages below `message`, each in the one before.
+Modern& nest(Modern& message, int levels) {
+  Modern* inner = &message;
+  for (int i = 0; i < levels; ++i) {
+    inner = inner->mutable_child();
+  }
+  return *inner;
+}
+
+TEST(AutoSplitter, RefusesMessagesThatCouldNotBeReadAgain) {
+  Modern deepest;
+  nest(deepest, 1000);
+  AutoSplitter splitter(deepest);
+  expect_same_when_merged(splitter, deepest);
+  Modern again;
+  EXPECT_TRUE(parse(deepest.SerializeAsString(), again, kMostNesting));
+
+  Modern deeper;
+  nest(deeper, 1001);
+  Modern by_map = deepest;
+  (*nest(by_map, 999).mutable_children())["k"].set_boolean(true);
+  Modern by_scalar_map = deepest;
+  (*nest(by_scalar_map, 1000).mutable_enums())["k"] = cairn::test::shapes3::TANH;
+  Modern by_list = deepest;
+  (void)nest(by_list, 1000).add_list();
+  Modern by_unknown = deepest;
+  by_unknown.GetReflection()->MutableUnknownFields(&nest(by_unknown, 1000))->AddGroup(5000);
+  for (const Modern& message : {deeper, by_map, by_scalar_map, by_list, by_unknown}) {
+    // Small enough for one page, which is never taken apart.
+    AutoSplitter too_deep(message);
+    EXPECT_THAT([&] { (void)too_deep.chunks(); },
+                Fails(Errc::invalid_argument, HasSubstr("more than 1000 levels deep")));
+    Modern read;
+    EXPECT_FALSE(parse(message.SerializeAsString(), read, kMostNesting));
+  }
+}
+
+TEST(AutoSplitter, RefusesAChildThatIsTooDeepWhereItLies) {
+  Modern message;
+  nest(message, 500);
+  Modern part;
+  nest(part, 600);
+  ByHand splitter(message, [&part](ByHand& self) {
+    Path path;
+    for (int i = 0; i < 500; ++i) {
+      path.emplace_back("child");
+    }
+    AutoSplitter(part, self, path).build_chunks();
+  });
+
+  EXPECT_THAT([&] { (void)splitter.chunks(); },
+              Fails(Errc::invalid_argument, HasSubstr("more than 1000 levels deep")));
+}
+
+TEST(AutoSplitter, PlansTheCutsOfManyNodes) {
+  const int nodes = testing::kHasSanitizer ? 10'000 : 1'000'000;
+  Graph graph;
+  for (int i = 0; i < nodes; ++i) {
+    Node& node = *graph.add_nodes();
+    node.set_name(fmt::format("node/{}", i));
+    node.set_operation("MatMul");
+    (*node.mutable_attributes())["T"].set_i(i);
+  }
+  SplitOptions options;
+  options.max_size = 1 << 20;
+  AutoSplitter splitter(graph, options);
+
+  const auto begin = std::chrono::steady_clock::now();
+  const auto chunks = splitter.chunks();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+
+  fmt::print("planning the cuts of {} nodes took {:.3f} s\n", nodes, taken.count());
+  std::uint64_t bytes = 0;
+  for (const Chunk& chunk : chunks) {
+    bytes += chunk.size_bytes();
+    EXPECT_LE(chunk.size_bytes(), options.max_size);
+  }
+  EXPECT_EQ(bytes, graph.ByteSizeLong());
+  EXPECT_LE(chunks.size(), 2 + bytes / options.max_size);
+}
+
+TEST(AutoSplitter, CutsMessagesThatLieDeepInEachOther) {
+  All message;
+  All* inner = &message;
+  for (int i = 0; i < 300; ++i) {
+    (*inner->mutable_m_string())["k"].set_f_string(std::string(100, 'x'));
+    inner = &(*inner->mutable_m_string())["k"];
+  }
+  SplitOptions options;
+  options.max_size = 200;
+  AutoSplitter splitter(message, options);
+
+  All merged;
+  merge(splitter.chunks(), splitter.chunked_message(), merged);
+  EXPECT_EQ(merged.SerializeAsString(), message.SerializeAsString());
+  chunked::ChunkedMessage read;
+  EXPECT_TRUE(read.ParseFromString(splitter.chunked_message().SerializeAsString()))
+      << "too deep for protobuf";
+}
+
+}  // namespace
+}  // namespace cairn::proto
