@@ -17,10 +17,10 @@
 namespace cairn::io {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
-constexpr std::size_t kPieces = 8;
-constexpr std::uint64_t kMinDirectBytes = std::uint64_t{16}
-                                          << 20;  // Smaller files are not worth the threads.
+constexpr std::size_t kBehindBytes = std::size_t{2} << 20;
+constexpr std::size_t kMostBehind = 8;
+// Smaller files are not worth the threads.
+constexpr std::uint64_t kMinDirectBytes = std::uint64_t{16} << 20;
 // Writes that make a file longer come one after the other, so it is made longer before.
 constexpr std::uint64_t kReservedBytes = std::uint64_t{256} << 20;
 
@@ -41,16 +41,16 @@ struct WriteBehind::State {
     while (!data.empty()) {
       Piece& piece = pieces[next];
       if (piece.memory.size() == 0) {
-        piece.memory = AlignedMemory(kPieceBytes);
+        piece.memory = AlignedMemory(kBehindBytes);
       }
       if (filled == 0) {
         wait(piece);
       }
-      const auto part = data.first(std::min(data.size(), kPieceBytes - filled));
+      const auto part = data.first(std::min(data.size(), kBehindBytes - filled));
       std::copy(part.begin(), part.end(), piece.memory.data() + filled);
       filled += part.size();
       data = data.subspan(part.size());
-      if (filled == kPieceBytes) {
+      if (filled == kBehindBytes) {
         write(piece);
       }
     }
@@ -75,7 +75,7 @@ struct WriteBehind::State {
     }
     bytes += std::exchange(filled, 0);
     if (!engine) {
-      return write_through_cache(piece, kPieceBytes, offset);
+      return write_through_cache(piece, kBehindBytes, offset);
     }
     if (bytes > reserved) {
       reserved = bytes + kReservedBytes;  // Where that fails the writes will say why, or do without.
@@ -84,14 +84,14 @@ struct WriteBehind::State {
     piece.operation = Operation::write;
     piece.fd = direct.fd();
     piece.data = piece.memory.data();
-    piece.size = kPieceBytes;
+    piece.size = kBehindBytes;
     piece.offset = offset;
     piece.is_direct = true;
     piece.done = &written;
     piece.state = this;
     piece.is_at_work = true;
     engine->submit(piece);
-    next = (next + 1) % kPieces;
+    next = (next + 1) % kMostBehind;
   }
 
   void begin_direct() {
@@ -101,7 +101,7 @@ struct WriteBehind::State {
       return;
     }
     EngineOptions options;
-    options.threads = kPieces;
+    options.threads = kMostBehind;
     options.syscalls = &file.syscalls();
     try {
       engine = make_engine(EngineKind::threads, options).engine;
@@ -146,7 +146,7 @@ struct WriteBehind::State {
   std::size_t next = 0;
   Mutex mutex;  ///< Of what `written` sets.
   Condition changed;
-  std::array<Piece, kPieces> pieces;
+  std::array<Piece, kMostBehind> pieces;
   FileHandle direct;
   std::unique_ptr<Engine> engine;  ///< Last: its destructor waits.
 };
