@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set(record_codecs)
 foreach(codec IN ITEMS brotli snappy zstd)
-  if(TARGET PkgConfig::${codec})
+  if(CAIRN_HAS_RECORDS AND TARGET PkgConfig::${codec})
     string(APPEND record_codecs " ${codec}")
   endif()
 endforeach()
