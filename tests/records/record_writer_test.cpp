@@ -243,7 +243,7 @@ TEST(RecordWriterFile, AfterAnErrorNothingWorks) {
   io::FaultySyscalls syscalls;
   RecordWriter writer = create_records(syscalls, temp / "file");
   syscalls.plan({io::Call::write, 1, 1, -ENOSPC});
-  EXPECT_THROW(writer.write(std::string(2'000'000, 'x')), Error);
+  EXPECT_THROW(writer.write(std::string(3'000'000, 'x')), Error);
 
   EXPECT_THAT([&] { writer.write("a"); }, Fails(Errc::io_failure));
   EXPECT_THAT([&] { writer.finish(); }, Fails(Errc::io_failure));
