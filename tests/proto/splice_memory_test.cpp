@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/splice.hpp"
-
 #include <cstdint>
 #include <new>
 
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "faults/injector.hpp"
+#include "proto/splice.hpp"
 
 namespace cairn::faults {
 namespace {
