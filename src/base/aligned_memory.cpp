@@ -16,19 +16,17 @@ namespace {
 
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+constexpr int kMadviseCollapse = 25;  // MADV_COLLAPSE of Linux 6.1; not in the headers of older systems.
 
 }  // namespace
 
-AlignedMemory::AlignedMemory(std::size_t bytes) {
-  if (bytes == 0) {
-    return;
-  }
+std::byte* map_aligned(std::size_t bytes, int protection, int flags, int fd) noexcept {
   const std::size_t wanted = round_up(bytes, kPageBytes);
   const std::size_t alignment = wanted >= kHugePageBytes ? kHugePageBytes : kPageBytes;
-  const std::size_t mapped = wanted + (alignment - kPageBytes);  // Room to cut an aligned piece out of.
-  void* raw = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::size_t reserved = wanted + (alignment - kPageBytes);  // Room to cut an aligned piece out of.
+  void* raw = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) {
-    throw_errno(errno, "mmap", "anonymous memory");
+    return nullptr;
   }
   auto* begin = static_cast<std::byte*>(raw);
   const std::size_t head =
@@ -36,12 +34,30 @@ AlignedMemory::AlignedMemory(std::size_t bytes) {
   if (head != 0) {
     ::munmap(begin, head);
   }
-  if (const std::size_t tail = mapped - head - wanted; tail != 0) {
+  if (const std::size_t tail = reserved - head - wanted; tail != 0) {
     ::munmap(begin + head + wanted, tail);
   }
-  data_ = begin + head;
+  begin += head;
+  if (::mmap(begin, bytes, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int refusal = errno;
+    ::munmap(begin, wanted);
+    errno = refusal;
+    return nullptr;
+  }
+  return begin;
+}
+
+AlignedMemory::AlignedMemory(std::size_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  const std::size_t wanted = round_up(bytes, kPageBytes);
+  data_ = map_aligned(wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  if (data_ == nullptr) {
+    throw_errno(errno, "mmap", "anonymous memory");
+  }
   size_ = wanted;
-  if (alignment == kHugePageBytes) {
+  if (wanted >= kHugePageBytes) {
     ::madvise(data_, size_, MADV_HUGEPAGE);  // Advice: small pages serve as well.
   }
 }
@@ -77,6 +93,10 @@ void touch(std::byte* data, std::size_t bytes) noexcept {
 
 void map_pages(const std::byte* data, std::size_t bytes) noexcept {
   advise(data, bytes, MADV_POPULATE_READ);
+}
+
+void use_large_pages(const std::byte* data, std::size_t bytes) noexcept {
+  advise(data, bytes, kMadviseCollapse);
 }
 
 }  // namespace cairn

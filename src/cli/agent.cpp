@@ -48,12 +48,16 @@ int serve(const Arguments& arguments) {
   if (arguments.other.empty()) {
     throw UsageError("--root is required: the directory of steps");
   }
+  if (arguments.agent.is_detached && !arguments.agent.program.empty()) {
+    throw UsageError("--detach is for an agent that runs no program");
+  }
   flash::AgentOptions options;
   options.memory = arguments.path;
   options.root = arguments.other;
   options.program = arguments.agent.program;
   options.grace = Timeout(std::chrono::duration<double>(arguments.agent.grace_seconds));
   options.restarts = arguments.agent.restarts;
+  options.is_detached = arguments.agent.is_detached;
   ContextOptions context;
   context.staging_bytes = kStagingBytes;
   return flash::run_agent(options, context);

@@ -48,6 +48,7 @@ struct AgentArguments {
   std::vector<std::string> program;  ///< serve; empty: whoever uses the memory.
   double grace_seconds = 30;
   unsigned restarts = 0;
+  bool is_detached = false;
   std::optional<std::uint64_t> step;  ///< persist; nothing: the newest.
   bool all = false;                   ///< clean --all.
 };

@@ -289,6 +289,8 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
       ->type_name("N")
       ->transform(cairn::cli::whole_number(0, kMostRestarts))
       ->capture_default_str();
+  agent->add_flag("--detach", how.is_detached,
+                  "Go on in the background, and end with the program that uses the memory now");
   agent->add_option("PROGRAM", how.program,
                     "After --: a program and its arguments; without one, whoever uses the memory is served");
   const auto add = [&](AgentDeed deed, const std::string& name, const std::string& help) {

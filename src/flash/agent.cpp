@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -50,11 +51,52 @@ void tell(const std::string& what) {
   std::fputs(fmt::format("cairn agent: {}\n", what).c_str(), stderr);
 }
 
+/// Starts a program with no signal blocked; what it tells goes to `log`, if that is given. Returns an errno.
+int spawn(std::vector<std::string> words, const std::filesystem::path& log, pid_t& child) {
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t set;
+  sigemptyset(&set);
+  posix_spawnattr_setsigmask(&attributes, &set);
+  sigaddset(&set, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &set);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  if (!log.empty()) {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW;
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(), kFlags, S_IRUSR | S_IWUSR);
+    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+  }
+  std::vector<char*> pointers;
+  for (std::string& word : words) {
+    pointers.push_back(word.data());
+  }
+  pointers.push_back(nullptr);
+  const int error = ::posix_spawnp(&child, pointers[0], &files, &attributes, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  return error;
+}
+
+/// Goes on in a child with a session of its own. Returns whether this is the parent.
+bool leave_to_child() {
+  const pid_t child = ::fork();
+  if (child < 0) {
+    throw_errno(errno, "fork", "agent");
+  }
+  if (child == 0) {
+    ::setsid();
+  }
+  return child > 0;
+}
+
 /// An agent, the program that it runs, if it does, and the signals that are meant for it or tell of it.
 class Agent {
  public:
   Agent(const AgentOptions& options, const ContextOptions& context)
-      : options_(options), how_(context), left_(options.restarts) {}
+      : options_(options), how_(context), left_(options.restarts), is_in_use_(options.is_detached) {}
   ~Agent() {
     if (signals_ >= 0) {
       ::close(signals_);
@@ -70,7 +112,7 @@ class Agent {
     if (!serves()) {
       start();
     }
-    while (!is_over()) {
+    while (!is_over() || is_wanted_again()) {
       wait_a_while();
       reap();
       look_around();
@@ -117,26 +159,12 @@ class Agent {
   }
 
   void start() {
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    sigset_t set;
-    sigemptyset(&set);
-    posix_spawnattr_setsigmask(&attributes, &set);
-    sigaddset(&set, SIGPIPE);
-    posix_spawnattr_setsigdefault(&attributes, &set);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    std::vector<std::string> words = options_.program;
-    std::vector<char*> pointers;
-    for (std::string& word : words) {
-      pointers.push_back(word.data());
-    }
-    pointers.push_back(nullptr);
-    const int error = ::posix_spawnp(&child_, pointers[0], nullptr, &attributes, pointers.data(), environ);
-    posix_spawnattr_destroy(&attributes);
+    const int error = spawn(options_.program, {}, child_);
     if (error != 0) {
       child_ = 0;
       status_ = error == ENOENT ? kNotFound : kNotStarted;
-      tell(fmt::format("{}: {}", words[0], std::error_code(error, std::system_category()).message()));
+      tell(fmt::format("{}: {}", options_.program[0],
+                       std::error_code(error, std::system_category()).message()));
     }
   }
 
@@ -223,12 +251,30 @@ class Agent {
   [[nodiscard]] std::optional<store::ClaimLook> look() {
     try {
       take_place();
-      return store::look_at_claim(
-          io::Directory::open(core::DiskCalls(*context_).syscalls(), options_.memory / kRankName));
+      return look_at_claim();
     } catch (const Error& error) {
       tell_once(error);
       return std::nullopt;
     }
+  }
+
+  [[nodiscard]] store::ClaimLook look_at_claim() const {
+    return store::look_at_claim(
+        io::Directory::open(core::DiskCalls(*context_).syscalls(), options_.memory / kRankName));
+  }
+
+  /// Gives its place back. A program that has come meanwhile may have seen it taken, and is served.
+  bool is_wanted_again() {
+    if (!options_.is_detached || told_to_end_ > 0) {
+      return false;
+    }
+    place_.reset();
+    try {
+      is_in_use_ = !look_at_claim().is_free;
+    } catch (const Error&) {  // The memory was removed.
+      is_in_use_ = false;
+    }
+    return is_in_use_;
   }
 
   void tell_once(const Error& error) {
@@ -269,7 +315,8 @@ class Agent {
       return true;
     }
     const bool tries_again = has_failed_ && (!end_ || steady_clock::now() < *end_);
-    const bool is_done = serves() ? told_to_end_ > 0 && !is_in_use_ : child_ == 0 && !starts_again_;
+    const bool is_done =
+        serves() ? (told_to_end_ > 0 || options_.is_detached) && !is_in_use_ : child_ == 0 && !starts_again_;
     return is_done && !tries_again;
   }
 
@@ -282,7 +329,7 @@ class Agent {
   int status_ = 0;
   unsigned left_;
   bool starts_again_ = false;
-  bool is_in_use_ = false;
+  bool is_in_use_;
   std::optional<store::Uuid> served_;  // The program that the last word was for.
   std::atomic<int> told_to_end_{0};
   bool is_grace_over_ = false;
@@ -299,7 +346,30 @@ class Agent {
 }  // namespace
 
 int run_agent(const AgentOptions& options, const ContextOptions& context) {
+  if (options.is_detached && leave_to_child()) {
+    return 0;
+  }
   return Agent(options, context).run();
+}
+
+void start_agent(const std::filesystem::path& program, const std::filesystem::path& memory,
+                 const std::filesystem::path& root) {
+  if (agent_of(memory) != 0) {
+    return;
+  }
+  pid_t child = 0;
+  const int error = spawn({program, "agent", "--detach", "--memory", memory, "--root", root},
+                          memory / fmt::format("{}.log", kAgentName), child);
+  if (error != 0) {
+    throw_errno(error, "start the agent", program);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) {
+    throw Error(Errc::io_failure, fmt::format("{} agent has failed: {} says why", program.string(),
+                                              (memory / fmt::format("{}.log", kAgentName)).string()));
+  }
 }
 
 pid_t agent_of(const std::filesystem::path& memory) {

@@ -21,6 +21,7 @@
 #include "base/internal/json_writer.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/internal/disk_calls.hpp"
+#include "flash/internal/agent.hpp"
 #include "flash/state.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/uuid.hpp"
@@ -92,6 +93,13 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
   for (const Image& image : memory.images()) {
     if (!image.is_damaged && is_on_disk(image.step)) {
       memory.set(image.step, &Image::is_on_disk);
+    }
+  }
+  if (options.start_agent) {
+    try {
+      flash::start_agent(options.agent_program, memory.root().parent_path(), root);
+    } catch (const Error&) {  // The program does without one.
+      report(std::current_exception());
     }
   }
 }

@@ -92,6 +92,8 @@ class Memory {
   void warm() noexcept;
   /// Makes memory for as many images with files of these sizes as there is none for, until `is_over`.
   void prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) noexcept;
+  /// Has all that is mapped ready to be filled and read, as io::MappedFiles::make_ready.
+  void make_ready() noexcept { root_->make_ready(); }
   /// An image is complete.
   void add(std::uint64_t step, std::uint64_t bytes);
   /// Says something of an image; of one that is gone it says nothing.

@@ -93,6 +93,7 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
     if (!std::exchange(last_image, called)) {
       persister.post([this] { copies.enter(); });
     }
+    persister.post([this] { memory.make_ready(); });
   } else {
     StepResponse straight;
     if (is_due_on_disk) {

@@ -11,6 +11,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/aligned_memory.hpp"
+
 namespace cairn::io {
 namespace {
 
@@ -42,11 +44,11 @@ std::shared_ptr<const std::span<const std::byte>> map_as(const FileHandle& file,
   const auto mapping = std::make_shared<Mapping<const std::byte>>();
   if (bytes != 0) {
     const auto size = static_cast<std::size_t>(bytes);
-    void* memory = ::mmap(nullptr, size, PROT_READ, sharing, file.fd(), 0);
-    if (memory == MAP_FAILED) {
+    const std::byte* const memory = map_aligned(size, PROT_READ, sharing, file.fd());
+    if (memory == nullptr) {
       throw_errno(errno, "mmap", path);
     }
-    mapping->bytes = {static_cast<const std::byte*>(memory), size};
+    mapping->bytes = {memory, size};
   }
   return {mapping, &mapping->bytes};
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/internal/mapped_files.hpp"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/internal/aligned_memory.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/mapped_file.hpp"
 
@@ -45,14 +47,39 @@ std::shared_ptr<const std::span<std::byte>> MappedFiles::map(const FileHandle& f
     return nullptr;
   }
   const MutexLock lock(mutex_);
-  entries_[key] = {memory, round_};
+  entries_[key] = {memory, round_, false, 1};
   return first_of(std::move(memory), size);
 }
 
 bool MappedFiles::is_in_use(FileId file) const {
   const MutexLock lock(mutex_);
   const auto found = entries_.find({file.device, file.inode});
-  return found != entries_.end() && found->second.memory.use_count() > 1;
+  return found != entries_.end() && found->second.memory.use_count() > found->second.owners;
+}
+
+void MappedFiles::make_ready() {
+  std::shared_ptr<const std::span<std::byte>> memory;
+  Key key;
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      if (const auto done = entries_.find(key); memory && done != entries_.end()) {
+        done->second.owners = 1;
+      }
+      memory.reset();
+      const auto next = std::find_if(entries_.begin(), entries_.end(),
+                                     [](const auto& entry) { return !entry.second.is_ready; });
+      if (next == entries_.end()) {
+        return;
+      }
+      key = next->first;
+      memory = next->second.memory;
+      next->second.is_ready = true;
+      next->second.owners = 2;
+    }
+    use_large_pages(memory->data(), memory->size());
+    map_pages(memory->data(), memory->size());
+  }
 }
 
 void MappedFiles::begin_round() {

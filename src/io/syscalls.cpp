@@ -25,6 +25,7 @@
 
 #include <dirent.h>
 
+#include "base/internal/aligned_memory.hpp"
 #include "io/open_walking.hpp"
 
 namespace cairn::io {
@@ -288,8 +289,8 @@ class PosixSyscalls final : public Syscalls {
   }
 
   int map(int fd, std::size_t size_bytes, std::byte*& memory) noexcept override {
-    void* const mapped = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED) {
+    std::byte* const mapped = map_aligned(size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
+    if (mapped == nullptr) {
       return -errno;
     }
     // A child that wrote there would change what the parent saves; a core dump would hold the state once more.
@@ -299,7 +300,7 @@ class PosixSyscalls final : public Syscalls {
       return refusal;
     }
     static_cast<void>(::madvise(mapped, size_bytes, MADV_DONTDUMP));
-    memory = static_cast<std::byte*>(mapped);
+    memory = mapped;
     return 0;
   }
 };

@@ -12,7 +12,6 @@
 
 #include "cairn/base/error.hpp"
 
-#include "base/internal/aligned_memory.hpp"
 #include "base/internal/mutex.hpp"
 #include "base/internal/per_process.hpp"
 #include "io/internal/check.hpp"
@@ -120,9 +119,7 @@ void MemoryRoot::map(const io::Directory& directory, const std::string& name) {
   if (status.size_bytes < kMinFilledBytes || status.allocated_bytes < status.size_bytes) {
     return;
   }
-  if (const auto memory = mappings_.map(file, status.size_bytes, path, refusal)) {
-    map_pages(memory->data(), memory->size());
-  }
+  static_cast<void>(mappings_.map(file, status.size_bytes, path, refusal));
 }
 
 void MemoryRoot::warm(const std::string& checkpoint) {
@@ -141,6 +138,7 @@ void MemoryRoot::warm(const std::string& checkpoint) {
       }
     }
   }
+  make_ready();
 }
 
 void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) {
@@ -152,9 +150,8 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
     std::string refusal;
     try {
       const io::FileHandle file = spare_.make(name, size);
-      if (const auto memory = mappings_.map(file, size, root_.path() / kSpareName / name, refusal)) {
-        touch(memory->data(), memory->size());
-      }
+      static_cast<void>(mappings_.map(file, size, root_.path() / kSpareName / name, refusal));
+      make_ready();
     } catch (const Error& error) {
       if (error.code() != std::errc::no_space_on_device) {
         throw;

@@ -174,6 +174,22 @@ TEST_F(AgentCommand, ServesWhoeverUsesTheMemory) {
   EXPECT_EQ(agent({"stop"}).status, 1);
 }
 
+TEST_F(AgentCommand, IsStartedByAProgramAndEndsAfterIt) {
+  {
+    testing::Process program(CAIRN_FLASHER, {memory_, root_, "1000000", "0", "800", CAIRN_CLI});
+    static_cast<void>(program.finish());
+  }
+  EXPECT_TRUE(comes_true([&] { return status().at("images").back().at("on_disk") == "yes"; }))
+      << testing::read_text(memory_ / ".cairn-agent.log");
+  EXPECT_TRUE(comes_true([&] { return status().at("agent") == 0; }));
+
+  testing::Process program(CAIRN_FLASHER, {memory_, root_, "1000000", "0", "0", CAIRN_CLI});
+  EXPECT_TRUE(comes_true([&] { return status().at("agent") != 0; })) << "each program starts its own";
+  program.signal(SIGKILL);
+  EXPECT_TRUE(comes_true([&] { return status().at("agent") == 0; }));
+  EXPECT_EQ(status().at("images").back().at("on_disk"), "yes");
+}
+
 TEST_F(AgentCommand, EndsWithItsProgramWhenItIsToldTo) {
   testing::Process agent_and_program(CAIRN_CLI, {"agent", "--memory", memory_, "--root", root_, "--",
                                                  CAIRN_FLASHER, memory_, root_, "1000000", "0", "0"});

@@ -20,7 +20,9 @@
 #include "api/fixture.hpp"
 #include "flash/internal/run_images.hpp"
 #include "flash/steps.hpp"
+#include "support/number_from.hpp"
 #include "support/process.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::flash {
@@ -41,15 +43,21 @@ class Agents : public testing::ApiTest {
   [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
 
   [[nodiscard]] std::unique_ptr<testing::Process> start(std::vector<std::string> program, int restarts = 0,
-                                                        const char* grace_ms = "100") const {
-    std::vector<std::string> words = {memory(), root(), grace_ms, std::to_string(restarts)};
+                                                        const char* grace_ms = "100", int die_at = 0) const {
+    std::vector<std::string> words = {memory(), root(), grace_ms, std::to_string(restarts),
+                                      std::to_string(die_at)};
     words.insert(words.end(), program.begin(), program.end());
     return std::make_unique<testing::Process>(CAIRN_LAST_WORD, std::move(words));
   }
 
   /// A training that saves steps without end, or so many, or dies at a call of the system.
   [[nodiscard]] std::vector<std::string> flasher(int steps = 0, int die_at = 0) const {
-    return {CAIRN_FLASHER, memory(), root(), "1000000", std::to_string(steps), std::to_string(die_at)};
+    std::vector<std::string> words = flasher_words(steps, die_at);
+    words.insert(words.begin(), CAIRN_FLASHER);
+    return words;
+  }
+  [[nodiscard]] std::vector<std::string> flasher_words(int steps, int die_at) const {
+    return {memory(), root(), "1000000", std::to_string(steps), std::to_string(die_at)};
   }
 
   /// The newest step on disk.
@@ -156,6 +164,34 @@ TEST_F(Agents, ThatAreKilledWithTheirProgramLeaveAllToTheNext) {
   EXPECT_GE(on_disk(), last);
   next->signal(SIGTERM);
   static_cast<void>(next->finish());
+}
+
+TEST_F(Agents, LeaveTheLastWordToTheNextAtWhicheverCallTheyDie) {
+  constexpr int kAtNone = 1'000'000'000;
+  const std::optional<std::uint64_t> last =
+      last_saved(testing::Process(CAIRN_FLASHER, flasher_words(0, 800)).finish());
+  ASSERT_TRUE(last);
+  const std::vector<std::string> said = start({"/bin/true"}, 0, "100", kAtNone)->finish();
+  ASSERT_THAT(said, ::testing::ElementsAre(StartsWith("calls ")));
+  const int calls = std::stoi(said[0].substr(6));
+  ASSERT_GE(on_disk(), last);
+  const std::uint64_t newest = *on_disk();
+
+  const int deaths =
+      static_cast<int>(testing::number_from("CAIRN_FLASH_DEATHS", testing::kHasSanitizer ? 8 : 25));
+  for (int death = 1; death <= deaths; ++death) {
+    const int at = std::max(1, calls * death / deaths);
+    SCOPED_TRACE(::testing::Message() << "dies at call " << at);
+    std::filesystem::remove_all(root() / std::to_string(newest));
+    start({"/bin/true"}, 0, "100", at)->await_end();
+    if (on_disk() == newest) {
+      EXPECT_EQ(load(root() / std::to_string(newest), {}, *context_), state_at(newest));
+    }
+  }
+
+  static_cast<void>(start({"/bin/true"})->finish());
+  EXPECT_EQ(on_disk(), newest);
+  EXPECT_EQ(load(root() / std::to_string(newest), {}, *context_), state_at(newest));
 }
 
 TEST_F(Agents, PersistNothingThatIsThere) {

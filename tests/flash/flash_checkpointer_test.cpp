@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/flash/flash_checkpointer.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "io/internal/syscalls.hpp"
 #include "store/internal/checkpoint_lock.hpp"
 #include "support/fails.hpp"
+#include "support/number_from.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::flash {
@@ -271,17 +273,33 @@ TEST_F(FlashCheckpointers, ShowTheirImagesToEverybodysTools) {
 }
 
 TEST_F(FlashCheckpointers, LeaveNothingThatGrows) {
-  for (std::uint64_t step = 1; step <= 30; ++step) {
+  const auto count = [](const std::filesystem::path& directory) {
+    return std::distance(std::filesystem::directory_iterator(directory),
+                         std::filesystem::directory_iterator());
+  };
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n');
+  };
+  const std::uint64_t saves = testing::number_from("CAIRN_FLASH_SAVES", 30);
+  constexpr std::uint64_t kWarm = 10;
+  std::ptrdiff_t descriptors_before = 0;
+  std::ptrdiff_t mappings_before = 0;
+  for (std::uint64_t step = 1; step <= saves; ++step) {
     save(step);
+    if (step == kWarm) {
+      descriptors_before = count("/proc/self/fd");
+      mappings_before = mappings();
+    }
   }
+  EXPECT_LE(count("/proc/self/fd"), descriptors_before);
+  EXPECT_LE(mappings(), mappings_before + 5) << "the memory of threads may grow, but not with each save";
   std::uintmax_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(memory())) {
     bytes += entry.is_regular_file() ? entry.file_size() : 0;
   }
   EXPECT_LE(bytes, 2 * kValues * sizeof(std::uint64_t) * 101 / 100);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(memory() / "r00000/.cairn-spare"),
-                          std::filesystem::directory_iterator()),
-            0);
+  EXPECT_EQ(count(memory() / "r00000/.cairn-spare"), 0);
 }
 
 }  // namespace

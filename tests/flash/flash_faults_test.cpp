@@ -135,6 +135,17 @@ TEST_F(FlashFaults, ARootThatCannotBeMadeIsNamed) {
               FailsWithErrno(ENOENT, HasSubstr("/proc/cairn-run")));
 }
 
+TEST_F(FlashFaults, AnAgentThatCannotBeStartedIsToldOf) {
+  options_.start_agent = true;
+  options_.agent_program = directory_ / "cairn";
+  start_again();
+  save(1);
+
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(last_told_, HasSubstr(options_.agent_program.native()));
+  EXPECT_EQ(run_->latest_in_memory(), 1u);
+}
+
 TEST_F(FlashFaults, SeveralRanksAreRefused) {
   options_.memory = *above_ / "other";
   const std::string failures =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training with its state in memory, until it is killed: `flasher MEMORY ROOT DISK_EVERY STEPS DIE_AT`. It goes on
-// from where it was, for so many steps (0: without end), and kills itself at a call of the system (0: at none).
+// A training with its state in memory, until it is killed: `flasher MEMORY ROOT DISK_EVERY STEPS DIE_AT [CAIRN]`. It
+// goes on from where it was, for so many steps (0: without end), and kills itself at a call of the system (0: at none).
+// With the tool CAIRN it starts an agent.
 // A line each:
 //   resumed STEP memory | resumed STEP disk | resumed none
 //   saved STEP               that is in memory
@@ -9,7 +10,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -23,8 +23,8 @@
 #include "cairn/cairn.hpp"
 #include "cairn/flash/flash_checkpointer.hpp"
 
+#include "flash/deadly.hpp"
 #include "flash/steps.hpp"
-#include "support/forwarding_syscalls.hpp"
 
 namespace {
 
@@ -32,28 +32,9 @@ void say(const std::string& line) {
   std::cout << line << std::endl;
 }
 
-/// The operating system, until the call with a number: that is never made.
-class Deadly final : public cairn::testing::ForwardingSyscalls {
- public:
-  explicit Deadly(std::uint64_t last) : last_(last) {}
-
-  [[nodiscard]] std::uint64_t calls() const { return calls_; }
-
- private:
-  std::int64_t pass(const cairn::testing::PassingCall& call) noexcept override {
-    if (++calls_ == last_) {
-      ::kill(::getpid(), SIGKILL);
-    }
-    return call.make();
-  }
-
-  const std::uint64_t last_;
-  std::atomic<std::uint64_t> calls_{0};
-};
-
 void train(const char* memory, const char* root, std::uint64_t disk_every, std::uint64_t steps,
-           std::uint64_t die_at) {
-  const auto calls = std::make_shared<Deadly>(die_at);
+           std::uint64_t die_at, const char* cairn) {
+  const auto calls = std::make_shared<cairn::flash::Deadly>(die_at);
   cairn::ContextOptions how;
   how.engine = cairn::io::EngineKind::threads;
   how.worker_threads = 2;
@@ -64,6 +45,8 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
   options.memory = memory;
   options.disk.save = cairn::save_when::every_steps(disk_every);
   options.disk.keep = cairn::keep::latest(2);
+  options.start_agent = cairn != nullptr;
+  options.agent_program = cairn == nullptr ? "" : cairn;
   cairn::FlashCheckpointer run(root, options, context);
   std::uint64_t step = 0;
   if (std::optional<cairn::FlashResumed> resumed = run.resume({"state"})) {
@@ -92,12 +75,12 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
 
 int main(int count, char** arguments) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (count != 6) {
+  if (count != 6 && count != 7) {
     return 2;
   }
   const auto number = [&](int index) { return std::strtoull(arguments[index], nullptr, 10); };
   try {
-    train(arguments[1], arguments[2], number(3), number(4), number(5));
+    train(arguments[1], arguments[2], number(3), number(4), number(5), arguments[6]);
     return 0;
   } catch (const std::exception& error) {
     say(std::string("failed: ") + error.what());

@@ -18,7 +18,10 @@
 #include "cairn/flash/flash_checkpointer.hpp"
 
 #include "api/fixture.hpp"
+#include "flash/memory.hpp"
 #include "flash/steps.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/program_claim.hpp"
 #include "support/dice.hpp"
 #include "support/number_from.hpp"
 #include "support/process.hpp"
@@ -49,6 +52,12 @@ class KilledPrograms : public testing::ApiTest {
     return std::make_unique<testing::Process>(
         CAIRN_FLASHER, std::vector<std::string>{memory(), root(), std::to_string(disk_every),
                                                 std::to_string(steps), std::to_string(die_at)});
+  }
+
+  /// Runs words by a script.
+  static std::unique_ptr<testing::Process> apart(std::string script, std::vector<std::string> words) {
+    words.insert(words.begin(), {"-c", std::move(script), "sh"});
+    return std::make_unique<testing::Process>("/bin/sh", std::move(words));
   }
 
   /// Takes a step, or a number of calls, from the line that says it.
@@ -158,6 +167,41 @@ TEST_F(KilledPrograms, LoseNothingAtWhicheverCallTheyDie) {
   }
 }
 
+TEST_F(KilledPrograms, AreFollowedByThoseOfOtherContainers) {
+  const auto start_apart = [&] {
+    return apart("exec unshare --mount --pid --fork --kill-child \"$@\"",
+                 {CAIRN_FLASHER, memory(), root(), "1000000", "0", "0"});
+  };
+  const std::unique_ptr<testing::Process> first = start_apart();
+  if (first->next_line().empty()) {
+    GTEST_SKIP() << "no namespaces of mounts and processes for this user";
+  }
+  const std::string saved = first->next_line();
+  ASSERT_THAT(saved, StartsWith("saved "));
+  const io::Directory images = io::Directory::open(io::posix_syscalls(), memory() / kRankName);
+  EXPECT_FALSE(store::look_at_claim(images).is_free) << "its number there means nothing here";
+
+  first->signal(SIGKILL);
+  const std::string resumed = start_apart()->next_line();
+
+  ASSERT_THAT(resumed, ::testing::EndsWith(" memory"));
+  EXPECT_GE(std::stoull(resumed.substr(8)), std::stoull(saved.substr(6)));
+}
+
+TEST_F(KilledPrograms, FindATmpfsWithLargePagesAsGoodAsAny) {
+  const std::string mount = "mount -t tmpfs -o huge=within_size,size=64m none " + above_->path().native();
+  const std::vector<std::string> said =
+      apart("exec unshare --mount --fork --kill-child sh -c '" + mount + " && exec \"$@\"' sh \"$@\"",
+            {CAIRN_FLASHER, memory(), root(), "2", "5", "0"})
+          ->finish();
+  if (said.empty()) {
+    GTEST_SKIP() << "this user may mount no tmpfs with large pages";
+  }
+
+  EXPECT_TRUE(number_behind("closed ", said));
+  EXPECT_EQ(load(root() / "4", {}, *context_), state_at(4));
+}
+
 /// Programs are killed at moments that the dice choose, and the next ones begin at once. An agent serves meanwhile, and
 /// is killed, too.
 TEST_F(KilledPrograms, NeverGoBackBesideAgentsAndTheNext) {
@@ -166,33 +210,55 @@ TEST_F(KilledPrograms, NeverGoBackBesideAgentsAndTheNext) {
   testing::Dice dice(seed);
   const auto serve = [&] {
     return std::make_unique<testing::Process>(CAIRN_LAST_WORD,
-                                              std::vector<std::string>{memory(), root(), "100", "0"});
+                                              std::vector<std::string>{memory(), root(), "100", "0", "0"});
   };
   std::unique_ptr<testing::Process> agent = serve();
   std::unique_ptr<testing::Process> before;  // Being taken apart by the kernel.
   std::optional<std::uint64_t> reached;
+  const auto note = [&reached](const std::string& line) {
+    if (line.starts_with("saved ") || (line.starts_with("resumed ") && line != "resumed none")) {
+      reached = std::max(reached, std::optional<std::uint64_t>(std::stoull(line.substr(line.find(' ') + 1))));
+    }
+  };
+  const auto hear_the_last_of = [&note](std::unique_ptr<testing::Process>& dead) {
+    if (dead) {
+      const std::vector<std::string> rest = dead->finish();
+      std::for_each(rest.begin(), rest.end(), note);
+      dead.reset();
+    }
+  };
+  std::uint64_t lost = 0;
+  std::uint64_t resumptions = 0;
   for (std::uint64_t kill = 0; kill < kills; ++kill) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed << ", kill " << kill);
     std::unique_ptr<testing::Process> program = start(1 + dice.below(9));
-    std::optional<std::uint64_t> said;
     for (std::size_t lines = dice.below(6); lines > 0; --lines) {
       const std::string line = program->next_line();
       ASSERT_THAT(line, ::testing::Not(StartsWith("failed")));
       if (line.starts_with("resumed ")) {
-        ASSERT_TRUE(!reached || (line != "resumed none" && std::stoull(line.substr(8)) >= *reached)) << line;
-      } else if (line.starts_with("saved ")) {
-        said = std::stoull(line.substr(6));
+        hear_the_last_of(before);
+        ASSERT_TRUE(!reached || line != "resumed none");
+        const std::optional<std::uint64_t> last = std::exchange(reached, std::nullopt);
+        note(line);
+        if (last) {  // One step was under way.
+          ASSERT_GE(*reached, *last);
+          ASSERT_LE(*reached, *last + 1);
+          lost += *last + 1 - *reached;
+          ++resumptions;
+        }
       }
+      note(line);
     }
     std::this_thread::sleep_for(std::chrono::microseconds(dice.below(20'000)));
     program->signal(SIGKILL);
-    reached = std::max(reached, said);
+    hear_the_last_of(before);
     before = std::move(program);
     if (dice.one_in(10)) {
       agent->signal(SIGKILL);
       agent = serve();
     }
   }
+  hear_the_last_of(before);
   agent->signal(SIGTERM);
   static_cast<void>(agent->finish());
 
@@ -207,7 +273,8 @@ TEST_F(KilledPrograms, NeverGoBackBesideAgentsAndTheNext) {
     EXPECT_EQ(next->disk().load(step, {"state"}).take<Tree>("state"), state_at(step));
   }
   std::cout << "flash: (seed " << seed << ") " << kills << " kills, " << resumed->step << " steps, "
-            << on_disk.size() << " on disk" << std::endl;
+            << on_disk.size() << " on disk, " << lost << " steps lost in " << resumptions << " resumptions"
+            << std::endl;
 }
 
 }  // namespace

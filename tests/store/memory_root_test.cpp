@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/memory_root.hpp"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +46,47 @@ ino_t inode_at(const std::filesystem::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
+
+constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
+
+/// Returns whether the mapping of a file in this process has large pages.
+bool has_large_pages(const std::filesystem::path& path) {
+  std::ifstream maps("/proc/self/smaps");
+  bool is_of_file = false;
+  for (std::string line; std::getline(maps, line);) {
+    is_of_file = line.ends_with(path.native()) || (is_of_file && line.find('-') == std::string::npos);
+    if (is_of_file && (line.starts_with("ShmemPmdMapped:") || line.starts_with("FilePmdMapped:")) &&
+        line.find(" 0 kB") == std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Asks the system for a large page there.
+bool may_have_large_pages(const std::byte* memory) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE.
+  return ::madvise(const_cast<std::byte*>(memory), kLargePageBytes, kCollapse) == 0;
+}
+
+/// Leaves this process so many bytes of addresses.
+class LimitedAddressSpace {
+ public:
+  explicit LimitedAddressSpace(std::uint64_t bytes) {
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    ::getrlimit(RLIMIT_AS, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  ~LimitedAddressSpace() { ::setrlimit(RLIMIT_AS, &before_); }
+  LimitedAddressSpace(const LimitedAddressSpace&) = delete;
+  LimitedAddressSpace& operator=(const LimitedAddressSpace&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 class MemoryRoots : public ::testing::Test {
  protected:
@@ -252,6 +298,40 @@ TEST_F(MemoryRoots, AreMadeReadyForTheSavesToCome) {
   save("3", 'c', kBytes);
   EXPECT_EQ(spare_files(), 0u);
   EXPECT_EQ(held->mapped_files(), 3u);
+}
+
+TEST_F(MemoryRoots, HaveFilesWrittenThatTheAddressSpaceHasNoRoomFor) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  StagedDirectory staged = stage("1");
+  std::unique_ptr<io::NewFile> file;
+  {
+    const LimitedAddressSpace limited(kBytes / 2);
+    file = create_file(staged);
+  }
+
+  EXPECT_TRUE(file->memory().empty());
+  EXPECT_THAT(file->why_not_direct(), HasSubstr("cannot be mapped (Cannot allocate memory)"));
+  const std::string text(kBytes, 'a');
+  testing::run(file->write(0, std::as_bytes(std::span(text))));
+  testing::run(file->finish(kBytes));
+  const io::FileDigest digest = digest_of("state/data", text);
+  staged.publish(sample_manifest(), std::span(&digest, 1));
+  EXPECT_EQ(testing::read_text(file_of("1")), text);
+}
+
+TEST_F(MemoryRoots, HaveLargePagesOnceTheyAreReady) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  const std::byte* const memory = save("1", 'a');
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % kLargePageBytes, 0u);
+  EXPECT_FALSE(has_large_pages(file_of("1")));
+
+  held->make_ready();
+
+  if (!has_large_pages(file_of("1")) && !may_have_large_pages(memory)) {
+    GTEST_SKIP() << "this system gives no large pages now";
+  }
+  EXPECT_TRUE(has_large_pages(file_of("1")));
+  EXPECT_EQ(testing::read_text(file_of("1")), std::string(kBytes, 'a'));
 }
 
 TEST_F(MemoryRoots, AreFilledByOneOfAProcess) {

@@ -37,6 +37,10 @@ struct FlashOptions {
   CheckpointerOptions disk;
   /// Where there is room for one image only: it may give way to the next though it is not on disk.
   bool may_lose_the_only_image = false;
+  /// Starts `cairn agent --detach` where no agent serves the memory: it has the last word for this program, and ends
+  /// with it. ContextOptions::on_lost_failure is told where it cannot be started.
+  bool start_agent = false;
+  std::filesystem::path agent_program = "cairn";  ///< Looked for in PATH.
 };
 
 /// The save of a step into memory, to disk, or both; empty when both policies declined.

@@ -31,6 +31,9 @@ class AlignedMemory {
   std::size_t size_ = 0;
 };
 
+/// Maps memory as mmap(2) does, at an address where the kernel can use large pages. Null with errno where it fails.
+[[nodiscard]] std::byte* map_aligned(std::size_t bytes, int protection, int flags, int fd) noexcept;
+
 /// Makes the pages of `[data, data + bytes)` present, so that later writes take no page faults.
 /// Does nothing where the kernel cannot (before 5.14): the pages then come at the first write.
 void touch(std::byte* data, std::size_t bytes) noexcept;
@@ -38,5 +41,9 @@ void touch(std::byte* data, std::size_t bytes) noexcept;
 /// Maps the pages of memory that are present already, and changes none: later accesses take no page faults. Does
 /// nothing where the kernel cannot.
 void map_pages(const std::byte* data, std::size_t bytes) noexcept;
+
+/// Moves the bytes of `[data, data + bytes)` of a file in memory into large pages, where there are some and the kernel
+/// can (6.1), also where the file system has small ones. Whoever reads or fills the bytes meanwhile waits for moments.
+void use_large_pages(const std::byte* data, std::size_t bytes) noexcept;
 
 }  // namespace cairn

@@ -23,6 +23,9 @@ struct AgentOptions {
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
   /// How often the program is started again, in all, when it has failed.
   unsigned restarts = 0;
+  /// It serves the program that has the memory now, and those that take it before it has ended; as a process that its
+  /// parent neither waits for nor takes along.
+  bool is_detached = false;
 };
 
 /// Has the last word for a program: when it has not ended in order, its newest image goes to disk. Runs the program,
@@ -33,10 +36,17 @@ struct AgentOptions {
 /// if the program makes it within the grace. A second signal ends this as soon as a copy that is under way has its
 /// verdict. Reaps whatever becomes its child. Blocks these signals, and SIGCHLD, in the calling thread; the process has
 /// no other thread yet.
-/// Returns what the process is to exit with: 0 where it served; else the status of the last program, 128 and the signal
-/// that it died of; 127 and 126 where it could not be started.
+/// Returns what the process is to exit with: 0 where it served, or goes on detached; else the status of the last
+/// program, 128 and the signal that it died of; 127 and 126 where it could not be started.
 /// Errors: EBUSY: another agent serves the memory.
 [[nodiscard]] int run_agent(const AgentOptions& options, const ContextOptions& context);
+
+/// Starts `cairn agent --detach` where no agent serves the memory. What it tells goes to a file there. `program` is the
+/// tool, looked for in PATH. Both directories are absolute.
+///
+/// Errors: it cannot be started; OS errors.
+void start_agent(const std::filesystem::path& program, const std::filesystem::path& memory,
+                 const std::filesystem::path& root);
 
 /// Returns the process that serves a memory as its agent; 0 where there is none, or it is not to be seen from here.
 ///

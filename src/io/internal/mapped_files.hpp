@@ -33,6 +33,10 @@ class MappedFiles {
   /// Returns whether somebody has the memory of a file that `map` has returned.
   [[nodiscard]] bool is_in_use(FileId file) const;
 
+  /// Maps the pages of what was mapped since the last call, as large ones where the kernel can: an access to them takes
+  /// no page fault, and copies are faster. Takes its time, and may do so while files are filled.
+  void make_ready();
+
   /// Begins a round: lets go of what was not mapped in the last `kRounds`.
   void begin_round();
   /// Lets go of all.
@@ -48,6 +52,8 @@ class MappedFiles {
   struct Entry {
     std::shared_ptr<const std::span<std::byte>> memory;
     std::uint64_t round = 0;
+    bool is_ready = false;
+    long owners = 1;  // Of `memory`, in here.
   };
 
   mutable Mutex mutex_;

@@ -71,6 +71,8 @@ class MemoryRoot {
   ///
   /// Errors: OS errors, but for that.
   void prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over);
+  /// As io::MappedFiles::make_ready.
+  void make_ready() { mappings_.make_ready(); }
   /// Lets go of spare files beyond these bytes: no save will want them.
   void trim(std::uint64_t most_bytes) { spare_.trim(most_bytes); }
   [[nodiscard]] std::uint64_t spare_bytes() const { return spare_.bytes(); }
