@@ -211,6 +211,9 @@ void run_flash_save(const Workload& workload) {
     std::uint64_t step = 0;
     constexpr std::uint64_t kWarm = 3;  // Both images were made, and one was filled again.
     for (; step < kWarm + static_cast<std::uint64_t>(workload.saves); ++step) {
+      if (step == kWarm) {
+        run.wait();  // Likewise.
+      }
       const SaveTimes times = save_one(run, step, tree);
       if (step == kWarm) {
         line["descriptors_at_first"] = count_of("/proc/self/fd");
@@ -260,6 +263,7 @@ void run_flash_load(const Workload& workload) {
   const Context context;
   FlashCheckpointer run(root_of(workload), options_of(workload), context);
   save_one(run, 1, tree);
+  run.wait();  // Until its memory has large pages.
   const WarmMapping mapping(workload.memory, workload.bytes());
   copy_arrays(arrays, mapping.data(), false);
   const auto rounds = [&](const char* into_what, const std::function<double()>& load,
@@ -322,6 +326,7 @@ void run_flash_program(const Workload& workload) {
   for (; step < 3; ++step) {
     save_one(run, step, tree);
   }
+  run.wait();
   measure("serves");
   ::kill(::getppid(), SIGSTOP);
   measure("stopped");
