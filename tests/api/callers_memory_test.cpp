@@ -212,6 +212,8 @@ TEST_F(CallersMemory, IsWaitedForByTheResponseThatIsDropped) {
 
   is_dropped.set();
   EXPECT_FALSE(was_let_go_) << "nobody ended the handler";
+  // Else it would wait for ever, and keep what it waits for: the threads of its context.
+  script.let_go.set();
 }
 
 TEST_F(CallersMemory, IsNoReasonToWaitWhereValuesWereMovedIn) {
