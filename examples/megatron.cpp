@@ -102,7 +102,7 @@ StateDict layer_of(std::uint64_t layer, const Place& here) {
 // [/layer]
 
 // [state]
-/// What a rank holds.
+/// A rank holds this.
 StateDict state_of(const Place& here) {
   StateDict state = {{"iteration", 1200}, {"args", {{"lr", 3e-4}, {"hidden", kHidden}}}};
   const std::uint64_t layers = kLayers / here.pp_size;

@@ -41,7 +41,7 @@ struct Cut {
   std::optional<Range> range;
 };
 
-/// What is left of a node or a function.
+/// The part of a node or a function that stays when all else is cut out.
 struct Left {
   std::uint64_t bytes = 0;
   std::uint64_t counted = 0;  ///< What TensorFlow takes them to be when it packs ranges.

@@ -10,7 +10,7 @@
 
 namespace cairn::megatron::detail {
 
-// What the entry points tell the handler, as options of their call.
+// The entry points tell the handler this, as options of their call.
 
 /// Which parts of a checkpoint are loaded.
 struct LoadParts {

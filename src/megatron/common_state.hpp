@@ -28,7 +28,7 @@ struct HashedLeaf {
 /// One hash of all of them.
 [[nodiscard]] Hash128 hash_of(std::span<const HashedLeaf> leaves);
 
-/// Where two ranks differ; both are as hashed_leaves returns them.
+/// Two ranks differ here; both are as hashed_leaves returns them.
 [[nodiscard]] Differences compare(std::span<const HashedLeaf> left, std::span<const HashedLeaf> right);
 
 /// Says in few words where ranks differ from rank 0, which is on the left; the same for ranks that differ alike. Names

@@ -18,7 +18,7 @@ using Merges = std::map<std::string, ShardedTensorFactory::Merge, std::less<>>;
 /// As apply_factories; adds the merges of all factories to `merges`.
 void build_factories(StateDict& dict, Merges& merges);
 
-/// What a factory makes of what was loaded of it.
+/// A factory's `merge` makes this of the parts that were loaded.
 ///
 /// Errors: naming the path of the factory. What `merge` throws; Errc::invalid_argument where it is empty.
 [[nodiscard]] Tree merged(const ShardedTensorFactory::Merge& merge, Tree built, std::string_view path);

@@ -102,7 +102,7 @@ Awaitable<Tree> read_common_file(Files files, ObjectMaker objects) {
   co_return objects.make({*objects.layout, objects.source, name, bytes}, name);
 }
 
-/// What is read of the files of arrays.
+/// A load reads this of the files of arrays.
 struct WantedState {
   std::deque<AbstractShardedArray> boxes;
   std::vector<array_store::WantedArray> arrays;  ///< Tensors, which refer to `boxes`, then objects.

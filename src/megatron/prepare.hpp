@@ -71,7 +71,7 @@ struct PreparedDict {
 ///         a load for boxes of a key that overlap and are not equal.
 [[nodiscard]] PreparedDict prepare(const StateDict& dict, Purpose purpose);
 
-/// What `rank` holds of a tensor. The main replica is number 0; any other copy has a number of the rank's own, so that
+/// `rank` holds this of a tensor. The main replica is number 0; any other copy has a number of the rank's own, so that
 /// copies of two ranks never have the same, whatever their ReplicaId says.
 [[nodiscard]] ShardedArray held(const PreparedTensor& tensor, std::uint32_t rank);
 

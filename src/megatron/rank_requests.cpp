@@ -30,7 +30,7 @@ namespace {
 /// So many unexpected keys are told.
 constexpr std::size_t kMostUnexpected = 1000;
 
-/// What some ranks say of what they ask for.
+/// Some ranks say this of the keys that they ask for.
 struct AskedKeys {
   std::map<std::string, SomeRanks> unexpected;
   std::vector<bool>

@@ -15,7 +15,7 @@
 
 namespace cairn::megatron::detail {
 
-// What ranks that load together tell each other. All of them call the same, in the same order.
+// Ranks that load together tell each other this. All of them call the same, in the same order.
 
 /// Returns when no rank has a fault. `where` is said once in a load.
 ///

@@ -33,7 +33,7 @@ namespace cairn::megatron {
 namespace detail {
 namespace {
 
-/// What all ranks have said of their keys.
+/// All ranks have said this of their keys.
 struct KeptKeys {
   coord::SaidBefore said;
 };
@@ -81,7 +81,7 @@ RankArrayOptions array_options(const StateDictSaveRules& rules) {
   return options;
 }
 
-/// What of the common state ranks are compared by.
+/// Returns the part of the common state that ranks are compared by.
 Tree compared_common(const StateDictSaveRules& rules, const Tree& common) {
   if (!rules.before_comparison) {
     return common;
@@ -95,7 +95,7 @@ Tree compared_common(const StateDictSaveRules& rules, const Tree& common) {
   std::rethrow_exception(failure);
 }
 
-/// What a rank brings to a save.
+/// A rank brings this to a save.
 struct OwnPart {
   PreparedDict prepared;
   std::vector<Array> objects;      ///< Those of which it has the main replica.

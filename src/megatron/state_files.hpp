@@ -18,14 +18,14 @@ namespace cairn::megatron::detail {
 /// The path of a key in an index.
 [[nodiscard]] std::string path_of(std::string_view key);
 
-/// What is stored under a key.
+/// The index says this of a key.
 struct StoredEntry {
   formats::IndexEntry entry;
   Shape shape;
   DType dtype = DType::uint8;
 };
 
-/// What a checkpoint has besides common state.
+/// The tensors and objects of a checkpoint, without common state.
 struct StoredDict {
   std::map<std::string, StoredEntry, std::less<>> tensors;  ///< By key.
   std::map<std::string, StoredEntry, std::less<>> objects;  ///< By unique key.

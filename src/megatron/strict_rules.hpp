@@ -12,7 +12,7 @@
 
 namespace cairn::megatron::detail {
 
-/// What a mode does about keys that only one side has.
+/// A mode does this about keys that only one side has.
 enum class OnMismatch : std::uint8_t {
   ignore,
   report,  ///< They are a problem of the result.

@@ -155,7 +155,7 @@ void write_matrix(const Workload& workload, const ValuePool& pool, const Context
   });
 }
 
-/// What a load took.
+/// The seconds that a load took.
 struct Taken {
   double seconds = 0;
   std::uint64_t bytes = 0;

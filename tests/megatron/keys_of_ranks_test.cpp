@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other of their keys, on a simulated network.
+// Ranks tell each other their keys on a simulated network.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -43,7 +43,7 @@ inline Array flat(const Array& array) {
   return array.reshaped({array.element_count()});
 }
 
-/// What ranks have saved together: whole tensors, objects, and the plain values of rank 0.
+/// Ranks have saved this together: whole tensors, objects, and the plain values of rank 0.
 class MemoryCheckpoint {
  public:
   /// Each element must be held by exactly one main replica, as a save of ranks sees to.
@@ -79,12 +79,12 @@ class MemoryCheckpoint {
     }
   }
 
-  /// What one rank alone has saved.
+  /// One rank alone has saved this.
   [[nodiscard]] static MemoryCheckpoint of(const megatron::StateDict& dict) {
     return MemoryCheckpoint(std::vector<megatron::StateDict>{dict});
   }
 
-  /// What one rank gets; keys that are not there are left out.
+  /// One rank gets this; keys that are not there are left out.
   [[nodiscard]] Tree load(const megatron::StateDict& request) const {
     const auto prepared = megatron::detail::prepare(request, megatron::detail::Purpose::load);
     megatron::detail::LoadedParts loaded{common, objects, {}};
