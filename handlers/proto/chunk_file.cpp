@@ -61,6 +61,8 @@ ChunkFile cut_message(const ProtoMessage& message, std::uint64_t page_bytes) {
   chunked::ChunkMetadata metadata;
   metadata.mutable_version()->set_splitter_version(1);
   *metadata.mutable_message() = split.chunked_message;
+  // At once: protobuf loses an element that it has made for a list that cannot grow.
+  metadata.mutable_chunks()->Reserve(static_cast<int>(cut->chunks.size()));
   for (proto::Chunk& chunk : cut->chunks) {
     const bool is_message = chunk.type() != nullptr;
     const std::uint64_t bytes = chunk.size_bytes();

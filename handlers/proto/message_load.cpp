@@ -95,6 +95,7 @@ std::shared_ptr<const ChunkMetadata> parse_chunks(std::string_view bytes, std::u
 std::shared_ptr<const ChunkMetadata> one_chunk(std::uint64_t file_bytes, std::string_view path) {
   auto metadata = std::make_shared<ChunkMetadata>();
   metadata->mutable_message()->set_chunk_index(0);
+  metadata->mutable_chunks()->Reserve(1);  // Else protobuf loses the element where the list cannot grow.
   ChunkInfo& chunk = *metadata->add_chunks();
   chunk.set_type(ChunkInfo::MESSAGE);
   chunk.set_size(file_bytes);

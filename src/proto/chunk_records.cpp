@@ -13,6 +13,7 @@
 #include "cairn/records/record_reader.hpp"
 #include "cairn/records/record_writer.hpp"
 
+#include "proto/internal/add_element.hpp"
 #include "records/internal/records.hpp"
 
 namespace cairn::proto {
@@ -68,7 +69,7 @@ void write_all(RecordWriter writer, const SplitResult& split) {
   *metadata.mutable_message() = split.chunked_message;
   std::string buffer;
   for (const Chunk& chunk : split.chunks) {
-    chunked::ChunkInfo& info = *metadata.add_chunks();
+    chunked::ChunkInfo& info = add_element(*metadata.mutable_chunks());
     info.set_size(chunk.size_bytes());
     if (chunk.type() == nullptr) {
       info.set_type(chunked::ChunkInfo::BYTES);

@@ -24,6 +24,7 @@
 #include "io/internal/read_small_file.hpp"
 #include "io/internal/replacing_file.hpp"
 #include "proto/chunk_records.hpp"
+#include "proto/internal/add_element.hpp"
 #include "proto/internal/chunked_file.hpp"
 #include "proto/parallel.hpp"
 #include "proto/splitter_plan.hpp"
@@ -126,7 +127,7 @@ Merged merge_records(std::unique_ptr<ChunkRecords> records, const Wanted& wanted
 Merged merge_whole(std::string_view bytes, const Wanted& wanted) {
   chunked::ChunkMetadata metadata;
   metadata.mutable_message()->set_chunk_index(0);
-  chunked::ChunkInfo& info = *metadata.add_chunks();
+  chunked::ChunkInfo& info = add_element(*metadata.mutable_chunks());
   info.set_type(chunked::ChunkInfo::MESSAGE);
   info.set_size(bytes.size());
   Merger merger(metadata, wanted.whole, wanted.part, wanted.out, wanted.options);

@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/proto/merger.hpp"
 
+#include "proto/internal/add_element.hpp"
 #include "proto/path_tree.hpp"
 
 namespace cairn::proto {
@@ -37,9 +38,9 @@ std::size_t count_equal(Chunks chunks, std::size_t length) {
 
 chunked::ChunkedMessage& add_field(chunked::ChunkedMessage& node, const Tags& path, std::size_t begin,
                                    std::size_t end) {
-  chunked::ChunkedField& field = *node.add_chunked_fields();
+  chunked::ChunkedField& field = add_element(*node.mutable_chunked_fields());
   for (std::size_t i = begin; i < end; ++i) {
-    write_tag(path[i], *field.add_field_tag());
+    write_tag(path[i], add_element(*field.mutable_field_tag()));
   }
   return *field.mutable_message();
 }

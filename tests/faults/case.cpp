@@ -159,8 +159,9 @@ void put(std::array<char, Size>& place, std::string_view text) {
   std::set_terminate(&end_of_child);
   Machine once = machine;
   once.settle_time = {};
-  static_cast<void>(
-      run_case(scene, once, nullptr));  // A forked process makes some things anew, and keeps them.
+  // A forked process makes some things anew, and keeps them; and so does the first failure.
+  static_cast<void>(run_case(scene, once, nullptr));
+  static_cast<void>(make_error_code(Errc::io_failure));
   Case result = run_case(scene, machine, &fault);
   if (!result.leak.empty()) {
     result = run_case(scene, machine, &fault);

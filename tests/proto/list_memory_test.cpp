@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "faults/injector.hpp"
+#include "proto/internal/add_element.hpp"
 #include "proto/splice.hpp"
 
 namespace cairn::faults {
@@ -34,21 +35,52 @@ bool splices_with(const Fault& fault) {
   return true;
 }
 
-TEST(Splice, LosesNoMessageWhereAListCannotGrow) {
+/// Adds an element to a list that has no room for it, while an allocation fails. Returns whether it was added.
+bool adds_with(const Fault& fault) {
+  ListValue list;
+  while (list.values_size() == 0 || list.values().Capacity() > list.values_size()) {
+    list.add_values()->set_number_value(1);
+  }
+  const int size = list.values_size();
+  injector().arm(&fault);
+  try {
+    proto::add_element(*list.mutable_values());
+  } catch (const std::bad_alloc&) {
+    injector().disarm();
+    EXPECT_EQ(list.values_size(), size);
+    return false;
+  }
+  injector().disarm();
+  EXPECT_EQ(list.values_size(), size + 1);
+  return true;
+}
+
+using Act = bool (*)(const Fault& fault);
+
+/// Lets each allocation of `act` fail, until none does: nothing may be lost.
+void expect_loses_nothing(Act act, std::uint64_t at_least) {
   Fault fault;
   fault.op = Op::new_memory;
   fault.error = 1;  // Any.
   fault.number = UINT64_MAX;
-  ASSERT_TRUE(splices_with(fault));  // What protobuf makes once is there now.
+  ASSERT_TRUE(act(fault));  // What protobuf makes once is there now.
   const std::int64_t before = injector().news;
 
-  for (fault.number = 1; !splices_with(fault); ++fault.number) {
+  for (fault.number = 1; !act(fault); ++fault.number) {
     EXPECT_EQ(injector().news, before) << "allocation " << fault.number;
     ASSERT_LT(fault.number, 100U);
   }
 
-  EXPECT_GT(fault.number, 3U);
+  EXPECT_GT(fault.number, at_least);
   EXPECT_EQ(injector().news, before);
+}
+
+TEST(Splice, LosesNoMessageWhereAListCannotGrow) {
+  expect_loses_nothing(splices_with, 3);
+}
+
+TEST(AddElement, LosesNoMessageWhereAListCannotGrow) {
+  expect_loses_nothing(adds_with, 2);
 }
 
 }  // namespace
