@@ -114,14 +114,15 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Runs system calls that may block, on threads that nobody else waits for.
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
 
- protected:
   [[nodiscard]] bool is_stopped() const { return stop_reason_.is_set(); }
-  /// Returns whether it was answered without its end.
-  [[nodiscard]] bool is_given_up() const noexcept { return completion_.is_given_up(); }
   /// Returns what waiters are told of a failure, see StopReason::explain; for null: why it was stopped.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
     return failure ? stop_reason_.explain(failure) : std::make_exception_ptr(stop_reason_.error());
   }
+
+ protected:
+  /// Returns whether it was answered without its end.
+  [[nodiscard]] bool is_given_up() const noexcept { return completion_.is_given_up(); }
 
   /// Where code of handlers runs; given up as a whole when the memory of its phase is given back.
   [[nodiscard]] const Executor& blocking_lane() const noexcept { return blocking_lane_; }

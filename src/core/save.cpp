@@ -119,6 +119,7 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
   try {
     core::check_options(options);
     SaveOptions checked = options;
+    checked.coalesce = options.coalesce && (!joint || joint->is_primary());  // Rank 0 decides what yields.
     checked.custom_metadata = store::normalise_custom_metadata(options.custom_metadata);
     checked.annotations = store::normalise_annotations(options.annotations);
     std::vector<core::SaveItem> resolved = resolve(std::move(items), registry, options, call);

@@ -31,7 +31,7 @@ MAY_BLOCK = {
     "src/core/context.cpp": "a moment, when nothing is under way any more",
     "src/core/disk_calls.cpp": "for what has happened",
     "src/core/save_job.cpp": "a moment, to try again, on a thread of the context's",
-    "src/core/save_together.cpp": "on a thread of the context's",
+    "src/core/save_ranks.cpp": "on a thread of the context's",
     "src/core/services.cpp": "a moment, to try again",
     "src/flash/memory.cpp": "a moment, to try again, in a program of one process",
     "src/io/internal/check.hpp": "a moment, to try again",
