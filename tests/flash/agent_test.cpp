@@ -17,47 +17,21 @@
 
 #include "cairn/api/find.hpp"
 
-#include "api/fixture.hpp"
 #include "flash/internal/run_images.hpp"
+#include "flash/processes.hpp"
 #include "flash/steps.hpp"
-#include "support/number_from.hpp"
 #include "support/process.hpp"
-#include "support/sanitizer.hpp"
-#include "support/temp_dir.hpp"
 
 namespace cairn::flash {
 namespace {
 
 using ::testing::StartsWith;
 
-class Agents : public testing::ApiTest {
+class Agents : public FlashProcesses {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::is_directory(testing::kSharedMemory)) {
-      GTEST_SKIP() << "no " << testing::kSharedMemory;
-    }
-    above_ = std::make_unique<testing::TempDir>(testing::kSharedMemory);
-  }
-
-  [[nodiscard]] std::filesystem::path memory() const { return *above_ / "run"; }
-  [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
-
-  [[nodiscard]] std::unique_ptr<testing::Process> start(std::vector<std::string> program, int restarts = 0,
-                                                        const char* grace_ms = "100", int die_at = 0) const {
-    std::vector<std::string> words = {memory(), root(), grace_ms, std::to_string(restarts),
-                                      std::to_string(die_at)};
-    words.insert(words.end(), program.begin(), program.end());
-    return std::make_unique<testing::Process>(CAIRN_LAST_WORD, std::move(words));
-  }
-
   /// A training that saves steps without end, or so many, or dies at a call of the system.
-  [[nodiscard]] std::vector<std::string> flasher(int steps = 0, int die_at = 0) const {
-    std::vector<std::string> words = flasher_words(steps, die_at);
-    words.insert(words.begin(), CAIRN_FLASHER);
-    return words;
-  }
-  [[nodiscard]] std::vector<std::string> flasher_words(int steps, int die_at) const {
-    return {memory(), root(), "1000000", std::to_string(steps), std::to_string(die_at)};
+  [[nodiscard]] std::vector<std::string> flasher(std::uint64_t steps = 0, std::uint64_t die_at = 0) const {
+    return FlashProcesses::flasher(1'000'000, steps, die_at);
   }
 
   /// The newest step on disk.
@@ -67,24 +41,16 @@ class Agents : public testing::ApiTest {
   }
 
   static std::optional<std::uint64_t> last_saved(const std::vector<std::string>& said) {
-    std::optional<std::uint64_t> last;
-    for (const std::string& line : said) {
-      if (line.starts_with("saved ")) {
-        last = std::stoull(line.substr(6));
-      }
-    }
-    return last;
+    return number_behind("saved ", said);
   }
-
-  std::unique_ptr<testing::TempDir> above_;
 };
 
 TEST_F(Agents, HaveTheLastWordForAProgramThatDies) {
-  const std::unique_ptr<testing::Process> whole = start(flasher(3));
+  const std::unique_ptr<testing::Process> whole = start_agent(flasher(3));
   const std::vector<std::string> orderly = whole->finish();
   EXPECT_EQ(on_disk(), 0u) << "what has ended in order is left as it is";
 
-  const std::vector<std::string> said = start(flasher(0, 800))->finish();
+  const std::vector<std::string> said = start_agent(flasher(0, 800))->finish();
 
   const std::optional<std::uint64_t> last = last_saved(said);
   ASSERT_TRUE(last);
@@ -95,7 +61,7 @@ TEST_F(Agents, HaveTheLastWordForAProgramThatDies) {
 }
 
 TEST_F(Agents, StartAProgramAgainThatDies) {
-  const std::vector<std::string> said = start(flasher(0, 800), 2)->finish();
+  const std::vector<std::string> said = start_agent(flasher(0, 800), 2)->finish();
 
   EXPECT_EQ(std::count_if(said.begin(), said.end(),
                           [](const std::string& line) { return line.starts_with("resumed"); }),
@@ -103,7 +69,7 @@ TEST_F(Agents, StartAProgramAgainThatDies) {
 }
 
 TEST_F(Agents, PassATermOnAndPersistTheNewest) {
-  const std::unique_ptr<testing::Process> agent = start(flasher());
+  const std::unique_ptr<testing::Process> agent = start_agent(flasher());
   EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
   EXPECT_THAT(agent->next_line(), StartsWith("saved"));
   EXPECT_THAT(agent->next_line(), StartsWith("saved"));
@@ -118,7 +84,7 @@ TEST_F(Agents, PassATermOnAndPersistTheNewest) {
 TEST_F(Agents, EndAtASecondSignal) {
   const auto begin = std::chrono::steady_clock::now();
   const std::unique_ptr<testing::Process> agent =
-      start({"sh", "-c", "trap '' TERM INT; echo $$; exec sleep 60 2>&1"}, 0, "60000");
+      start_agent({"sh", "-c", "trap '' TERM INT; echo $$; exec sleep 60 2>&1"}, 0, "60000");
   const std::string program = agent->next_line();
 
   agent->signal(SIGTERM);
@@ -130,7 +96,7 @@ TEST_F(Agents, EndAtASecondSignal) {
 }
 
 TEST_F(Agents, ThatAreStoppedCostSavesNothing) {
-  const std::unique_ptr<testing::Process> agent = start(flasher());
+  const std::unique_ptr<testing::Process> agent = start_agent(flasher());
   EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
   agent->signal(SIGSTOP);
 
@@ -148,7 +114,7 @@ TEST_F(Agents, ThatAreStoppedCostSavesNothing) {
 TEST_F(Agents, ThatAreKilledWithTheirProgramLeaveAllToTheNext) {
   std::optional<std::uint64_t> last;
   {
-    const std::unique_ptr<testing::Process> agent = start(flasher());
+    const std::unique_ptr<testing::Process> agent = start_agent(flasher());
     EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
     EXPECT_THAT(agent->next_line(), StartsWith("saved"));
     EXPECT_THAT(agent->next_line(), StartsWith("saved"));
@@ -156,7 +122,7 @@ TEST_F(Agents, ThatAreKilledWithTheirProgramLeaveAllToTheNext) {
     last = last_saved(agent->finish()).value_or(1);
   }
 
-  const std::unique_ptr<testing::Process> next = start({});  // It serves.
+  const std::unique_ptr<testing::Process> next = start_agent({});  // It serves.
   for (int looks = 0; looks < 500 && on_disk() < last; ++looks) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -166,36 +132,8 @@ TEST_F(Agents, ThatAreKilledWithTheirProgramLeaveAllToTheNext) {
   static_cast<void>(next->finish());
 }
 
-TEST_F(Agents, LeaveTheLastWordToTheNextAtWhicheverCallTheyDie) {
-  constexpr int kAtNone = 1'000'000'000;
-  const std::optional<std::uint64_t> last =
-      last_saved(testing::Process(CAIRN_FLASHER, flasher_words(0, 800)).finish());
-  ASSERT_TRUE(last);
-  const std::vector<std::string> said = start({"/bin/true"}, 0, "100", kAtNone)->finish();
-  ASSERT_THAT(said, ::testing::ElementsAre(StartsWith("calls ")));
-  const int calls = std::stoi(said[0].substr(6));
-  ASSERT_GE(on_disk(), last);
-  const std::uint64_t newest = *on_disk();
-
-  const int deaths =
-      static_cast<int>(testing::number_from("CAIRN_FLASH_DEATHS", testing::kHasSanitizer ? 8 : 25));
-  for (int death = 1; death <= deaths; ++death) {
-    const int at = std::max(1, calls * death / deaths);
-    SCOPED_TRACE(::testing::Message() << "dies at call " << at);
-    std::filesystem::remove_all(root() / std::to_string(newest));
-    start({"/bin/true"}, 0, "100", at)->await_end();
-    if (on_disk() == newest) {
-      EXPECT_EQ(load(root() / std::to_string(newest), {}, *context_), state_at(newest));
-    }
-  }
-
-  static_cast<void>(start({"/bin/true"})->finish());
-  EXPECT_EQ(on_disk(), newest);
-  EXPECT_EQ(load(root() / std::to_string(newest), {}, *context_), state_at(newest));
-}
-
 TEST_F(Agents, PersistNothingThatIsThere) {
-  static_cast<void>(start(flasher(0, 800))->finish());
+  static_cast<void>(start_agent(flasher(0, 800))->finish());
   const std::optional<std::uint64_t> before = on_disk();
 
   const RunImages images(memory(), root(), *context_);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 
 #include "support/forwarding_syscalls.hpp"
@@ -18,12 +19,21 @@ class Deadly final : public testing::ForwardingSyscalls {
 
   [[nodiscard]] std::uint64_t calls() const { return calls_; }
 
+  int map(int fd, std::size_t size_bytes, std::byte*& memory) noexcept override {
+    count();
+    return ForwardingSyscalls::map(fd, size_bytes, memory);
+  }
+
  private:
   std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    count();
+    return call.make();
+  }
+
+  void count() noexcept {
     if (++calls_ == last_) {
       ::kill(::getpid(), SIGKILL);
     }
-    return call.make();
   }
 
   const std::uint64_t last_;

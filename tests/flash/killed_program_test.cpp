@@ -19,6 +19,7 @@
 
 #include "api/fixture.hpp"
 #include "flash/memory.hpp"
+#include "flash/processes.hpp"
 #include "flash/steps.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/program_claim.hpp"
@@ -34,43 +35,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class KilledPrograms : public testing::ApiTest {
+class KilledPrograms : public FlashProcesses {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::is_directory(testing::kSharedMemory)) {
-      GTEST_SKIP() << "no " << testing::kSharedMemory;
-    }
-    above_ = std::make_unique<testing::TempDir>(testing::kSharedMemory);
-  }
-
-  [[nodiscard]] std::filesystem::path memory() const { return *above_ / "run"; }
-  [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
-
-  [[nodiscard]] std::unique_ptr<testing::Process> start(std::uint64_t disk_every = 1'000'000,
-                                                        std::uint64_t steps = 0,
-                                                        std::uint64_t die_at = 0) const {
-    return std::make_unique<testing::Process>(
-        CAIRN_FLASHER, std::vector<std::string>{memory(), root(), std::to_string(disk_every),
-                                                std::to_string(steps), std::to_string(die_at)});
+  [[nodiscard]] Started start(std::uint64_t disk_every = 1'000'000, std::uint64_t steps = 0) const {
+    return FlashProcesses::start(flasher(disk_every, steps));
   }
 
   /// Runs words by a script.
   static std::unique_ptr<testing::Process> apart(std::string script, std::vector<std::string> words) {
     words.insert(words.begin(), {"-c", std::move(script), "sh"});
     return std::make_unique<testing::Process>("/bin/sh", std::move(words));
-  }
-
-  /// Takes a step, or a number of calls, from the line that says it.
-  static std::optional<std::uint64_t> number_behind(const std::string& word,
-                                                    const std::vector<std::string>& said) {
-    std::optional<std::uint64_t> last;
-    for (const std::string& line : said) {
-      EXPECT_THAT(line, ::testing::Not(StartsWith("failed")));
-      if (line.starts_with(word)) {
-        last = std::stoull(line.substr(word.size()));
-      }
-    }
-    return last;
   }
 
   /// Kills the program once it has said so many lines. Returns the last step that it has said to be in memory.
@@ -91,8 +65,6 @@ class KilledPrograms : public testing::ApiTest {
     options.memory = memory();
     return std::make_unique<FlashCheckpointer>(root(), options, *context_);
   }
-
-  std::unique_ptr<testing::TempDir> above_;
 };
 
 TEST_F(KilledPrograms, LeaveTheirNewestStepInMemoryForTheNext) {
@@ -129,41 +101,6 @@ TEST_F(KilledPrograms, NeverGoBack) {
       EXPECT_GE(std::stoull(word.substr(8)), reached);
     }
     reached = kill_after(*program, 1 + i % 3).value_or(reached);
-  }
-}
-
-TEST_F(KilledPrograms, LoseNothingAtWhicheverCallTheyDie) {
-  constexpr std::uint64_t kSteps = 4;
-  const int deaths = testing::kHasSanitizer ? 25 : 100;
-  const std::unique_ptr<testing::Process> whole = start(2, kSteps);
-  const std::vector<std::string> said = whole->finish();
-  std::optional<std::uint64_t> reached = number_behind("saved ", said);
-  const std::optional<std::uint64_t> calls = number_behind("closed ", said);
-  ASSERT_TRUE(reached && calls);
-
-  for (int death = 1; death <= deaths; ++death) {
-    const std::uint64_t at = *calls * static_cast<std::uint64_t>(death) / static_cast<std::uint64_t>(deaths);
-    SCOPED_TRACE(::testing::Message() << "dies at call " << at);
-    const std::vector<std::string> words = start(2, kSteps, at)->finish();
-    const std::optional<std::uint64_t> resumed = number_behind("resumed ", words);
-    if (resumed) {
-      EXPECT_GE(*resumed, *reached);
-      EXPECT_LE(*resumed, *reached + 1);
-      EXPECT_THAT(words[0], HasSubstr("memory"));
-    }
-    reached = std::max(reached, std::max(resumed, number_behind("saved ", words)));
-    ASSERT_FALSE(HasFailure());
-  }
-
-  const std::unique_ptr<FlashCheckpointer> next = open();
-  std::optional<FlashResumed> resumed = next->resume({"state"});
-  ASSERT_TRUE(resumed);
-  EXPECT_GE(resumed->step, *reached);
-  EXPECT_TRUE(resumed->passed_over.empty());
-  EXPECT_EQ(resumed->loaded.take<Tree>("state"), state_at(resumed->step));
-  for (const auto& entry : std::filesystem::directory_iterator(memory() / "r00000")) {
-    const std::string name = entry.path().filename();
-    EXPECT_FALSE(name.starts_with(".tmp-") || name.starts_with(".trash-")) << name;
   }
 }
 
@@ -208,11 +145,8 @@ TEST_F(KilledPrograms, NeverGoBackBesideAgentsAndTheNext) {
   const std::uint64_t seed = testing::number_from("CAIRN_FLASH_SEED", 1);
   const std::uint64_t kills = testing::number_from("CAIRN_FLASH_KILLS", testing::kHasSanitizer ? 20 : 100);
   testing::Dice dice(seed);
-  const auto serve = [&] {
-    return std::make_unique<testing::Process>(CAIRN_LAST_WORD,
-                                              std::vector<std::string>{memory(), root(), "100", "0", "0"});
-  };
-  std::unique_ptr<testing::Process> agent = serve();
+  const auto serve = [&] { return start_agent({}); };
+  Started agent = serve();
   std::unique_ptr<testing::Process> before;  // Being taken apart by the kernel.
   std::optional<std::uint64_t> reached;
   const auto note = [&reached](const std::string& line) {
