@@ -22,6 +22,8 @@ void set(Arguments& arguments, std::string_view option, std::string_view value) 
     arguments.root = value;
   } else if (option == "--data") {
     arguments.data = value;
+  } else if (option == "--memory") {
+    arguments.memory = value;
   } else if (option == "--final") {
     arguments.final = value;
   } else if (option == "--steps") {
@@ -63,6 +65,7 @@ std::string usage(std::string_view program) {
       "  --steps N        train until step N (1000)\n"
       "  --save-every N   save a checkpoint every N steps (50)\n"
       "  --keep N         keep the N newest checkpoints (3)\n"
+      "  --memory FOLDER  keep each step in FOLDER, on a tmpfs, before the disk; digits alone\n"
       "  --final FILE     write the final weights and all else that was trained to FILE, byte by byte\n",
       program);
 }

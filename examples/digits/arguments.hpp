@@ -13,9 +13,10 @@ namespace digits {
 
 /// Holds what the program was asked to do.
 struct Arguments {
-  std::filesystem::path root;   ///< Of the checkpoints.
-  std::filesystem::path data;   ///< digits.csv.
-  std::filesystem::path final;  ///< Where the final state goes, byte by byte; empty: nowhere.
+  std::filesystem::path root;    ///< Of the checkpoints.
+  std::filesystem::path data;    ///< digits.csv.
+  std::filesystem::path memory;  ///< Of each step, before the disk; empty: none.
+  std::filesystem::path final;   ///< Where the final state goes, byte by byte; empty: nowhere.
   std::int64_t steps = 1000;
   std::int64_t save_every = 50;
   std::size_t keep = 3;  ///< Checkpoints.

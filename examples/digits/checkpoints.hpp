@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include <cairn/core/context.hpp>
+#include <cairn/flash/flash_checkpointer.hpp>
 #include <cairn/training/checkpointer.hpp>
 #include <nlohmann/json_fwd.hpp>
 
@@ -28,16 +30,18 @@ class Checkpoints {
   /// Told what a save does: "saving 40", "staged 40 …", "committed 40 …".
   using Log = std::function<void(const std::string& line)>;
 
-  /// Cleans the folder of what a killed run has left; the first save makes it.
-  Checkpoints(const std::filesystem::path& root, const cairn::CheckpointerOptions& options,
-              const cairn::Context& context, Log log);
+  /// Cleans the folder of what a killed run has left; the first save makes it. Where `memory` is not empty, each step
+  /// that is saved is kept there, and those that are due go on to disk.
+  Checkpoints(const std::filesystem::path& root, const std::filesystem::path& memory,
+              const cairn::CheckpointerOptions& options, const cairn::Context& context, Log log);
 
   /// Loads the newest checkpoint; nothing when there is none.
   ///
   /// Errors: std::runtime_error when it was made with another configuration; cairn::Error.
   [[nodiscard]] std::optional<Snapshot> load_newest(const nlohmann::json& config);
 
-  [[nodiscard]] bool is_due(std::int64_t step) const;
+  [[nodiscard]] bool is_due_on_disk(std::int64_t step) const;
+  [[nodiscard]] bool is_due(std::int64_t step) const { return flash_ || is_due_on_disk(step); }
 
   /// Starts a save and returns as soon as training may go on. Waits for the one before it first.
   void save(const TrainingState& state, const nlohmann::json& config, const History& history);
@@ -49,8 +53,12 @@ class Checkpoints {
   void finish();
 
  private:
+  void save_in_memory(const TrainingState& state, const nlohmann::json& config, const History& history);
+
   Log log_;
-  cairn::Checkpointer run_;
+  std::unique_ptr<cairn::Checkpointer> own_;         // One of them is there.
+  std::unique_ptr<cairn::FlashCheckpointer> flash_;  // It has one of its own.
+  cairn::Checkpointer& run_;
   cairn::StepResponse saving_;
   std::int64_t saving_step_ = 0;
 };

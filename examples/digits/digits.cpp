@@ -62,15 +62,17 @@ void train(const Arguments& arguments) {
   const Settings settings;
   const Dataset dataset = split(read_images(arguments.data), kSplitSeed);
   const cairn::Context context;
-  Checkpoints checkpoints(arguments.root, policies(arguments), context, say);
+  Checkpoints checkpoints(arguments.root, arguments.memory, policies(arguments), context, say);
   auto [state, history] = first_snapshot(checkpoints, settings, dataset.train);
 
   while (state.step < arguments.steps) {
     const float loss = train_step(state, dataset.train, settings);
     say(fmt::format("step {}", state.step));
     checkpoints.poll();
-    if (checkpoints.is_due(state.step)) {
+    if (checkpoints.is_due_on_disk(state.step)) {
       history.add({state.step, loss, accuracy(state, dataset.test)});
+    }
+    if (checkpoints.is_due(state.step)) {
       checkpoints.save(state, to_json(settings), history);
     }
   }

@@ -60,6 +60,25 @@ TEST_F(Agents, HaveTheLastWordForAProgramThatDies) {
   EXPECT_EQ(load(root() / std::to_string(*on_disk()), {}, *context_), state_at(*on_disk()));
 }
 
+TEST_F(Agents, HaveTheLastWordForAProgramThatEndsWithZeroAndWithoutClose) {
+  std::vector<std::string> words = flasher(0, 800);
+  words.insert(words.begin(), {"sh", "-c", "\"$@\"; exit 0", "sh"});
+  const std::vector<std::string> said = start_agent(words)->finish();
+
+  ASSERT_TRUE(last_saved(said));
+  EXPECT_GE(on_disk(), last_saved(said));
+}
+
+TEST_F(Agents, StartNoProgramAgainOnceTheyAreToldToEnd) {
+  const Started agent =
+      start_agent({"sh", "-c", "trap 'exit 1' TERM; echo begun; while true; do sleep 0.05; done"}, 3);
+  EXPECT_EQ(agent->next_line(), "begun");
+
+  agent->signal(SIGTERM);
+
+  EXPECT_THAT(agent->finish(), ::testing::IsEmpty());
+}
+
 TEST_F(Agents, StartAProgramAgainThatDies) {
   const std::vector<std::string> said = start_agent(flasher(0, 800), 2)->finish();
 

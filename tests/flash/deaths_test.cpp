@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -91,8 +92,8 @@ class Deaths : public FlashProcesses {
       }
       SCOPED_TRACE(::testing::Message() << who << " dies at call " << call << " of " << *calls);
       die(call);
-      EXPECT_GE(read_all(images()), reached_);
-      static_cast<void>(read_all(root()));
+      const std::optional<std::uint64_t> on_disk = read_all(root());
+      EXPECT_GE(std::max(read_all(images()), on_disk), reached_);
       ASSERT_FALSE(HasFailure());
       ++deaths;
     }
@@ -120,6 +121,37 @@ TEST_F(Deaths, OfAProgramThatSavesAndPersists) {
 
   at_each("a program that saves and persists", number_behind("closed ", whole),
           [&](std::uint64_t call) { hear(start(flasher(2, kSteps, call))->finish()); });
+
+  expect_clean();
+}
+
+TEST_F(Deaths, OfAProgramThatGoesBack) {
+  const auto newest = [&] { return std::max(read_all(images()), read_all(root())); };
+  const auto reach = [&] {  // Two steps are in memory, and the newest is on disk.
+    const std::optional<std::uint64_t> resumed =
+        number_behind("resumed ", start(flasher(kSeldom, 2))->finish());
+    EXPECT_GE(resumed, reached_);
+    static_cast<void>(RunImages(memory(), root(), *context_).persist_newest([](const std::exception&) {}));
+    return newest().value();
+  };
+  const auto go_back = [&](std::uint64_t die_at) {
+    std::vector<std::string> words = flasher(kSeldom, 1, die_at);
+    words.insert(words.end(), {"", "1"});  // By one step; then it saves one.
+    return start(words)->finish();
+  };
+  const std::uint64_t first = reach();
+  const std::vector<std::string> whole = go_back(0);
+  EXPECT_EQ(number_behind("back ", whole), first - 1);
+  EXPECT_EQ(number_behind("saved ", whole), first);
+  EXPECT_EQ(read_all(root()), 0u) << "the newest was set aside";
+
+  at_each("a program that goes back", number_behind("closed ", whole), [&](std::uint64_t call) {
+    const std::uint64_t before = reach();
+    const std::vector<std::string> said = go_back(call);
+    EXPECT_GE(number_behind("resumed ", said).value_or(before), before);
+    EXPECT_LE(newest(), before);
+    reached_ = before - 1;
+  });
 
   expect_clean();
 }

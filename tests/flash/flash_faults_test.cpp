@@ -14,6 +14,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
@@ -24,13 +25,16 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/api/copy.hpp"
 #include "cairn/api/find.hpp"
 #include "cairn/testing/local_ranks.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 #include "flash/fixture.hpp"
 #include "flash/internal/run_images.hpp"
 #include "flash/steps.hpp"
+#include "store/internal/program_claim.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/manual_clock.hpp"
@@ -321,6 +325,120 @@ class FailingCalls final : public testing::ForwardingSyscalls {
   const fs::path full_;
 };
 
+/// Looks at the memory at the moment of some calls.
+class WatchedMemory final : public testing::ForwardingSyscalls {
+ public:
+  int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
+                io::RenameMode mode) noexcept override {
+    if (path_of(new_directory).filename() == ".cairn-spare") {
+      const MutexLock lock(mutex_);
+      emptied_.push_back(path_of(old_directory).parent_path());
+      emptied_with_commit_ += fs::exists(emptied_.back() / "COMMIT") ? 1 : 0;
+    }
+    return ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
+  }
+  std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
+                        std::uint64_t offset) noexcept override {
+    const auto claim = store::parse_claim({reinterpret_cast<const char*>(data), size});
+    if (claim && claim->has_ended && on_end) {
+      on_end();
+    }
+    return ForwardingSyscalls::write_at(fd, data, size, offset);
+  }
+  int try_lock_use(int fd, bool is_shared) noexcept override {
+    if (const auto act = is_shared ? std::exchange(on_hold, {}) : nullptr) {
+      act();
+    }
+    return ForwardingSyscalls::try_lock_use(fd, is_shared);
+  }
+
+  [[nodiscard]] std::vector<fs::path> emptied() const {
+    const MutexLock lock(mutex_);
+    return emptied_;
+  }
+  [[nodiscard]] std::size_t emptied_with_commit() const {
+    const MutexLock lock(mutex_);
+    return emptied_with_commit_;
+  }
+
+  std::function<void()> on_end;   ///< Called when a program is about to say that it has ended.
+  std::function<void()> on_hold;  ///< Called once, when somebody is about to hold an image.
+
+ private:
+  static fs::path path_of(int directory) {
+    std::error_code ignored;
+    return fs::read_symlink("/proc/self/fd/" + std::to_string(directory), ignored);
+  }
+
+  mutable Mutex mutex_;
+  std::vector<fs::path> emptied_ CAIRN_GUARDED_BY(mutex_);
+  std::size_t emptied_with_commit_ CAIRN_GUARDED_BY(mutex_) = 0;
+};
+
+TEST_F(FlashFaults, AnImageLosesItsNameBeforeItsFilesAndThemBeforeItsCommit) {
+  const auto calls = std::make_shared<WatchedMemory>();
+  ContextOptions how = telling(this);
+  how.syscalls = calls;
+  start_in(how);
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    save(step);
+  }
+
+  const std::vector<fs::path> emptied = calls->emptied();
+  ASSERT_GE(emptied.size(), 2u);
+  for (const fs::path& each : emptied) {
+    EXPECT_THAT(each.filename().native(), ::testing::StartsWith(".trash-"));
+  }
+  EXPECT_EQ(calls->emptied_with_commit(), emptied.size());
+}
+
+TEST_F(FlashFaults, AProgramSaysThatItHasEndedOnceAllIsInItsPlace) {
+  const auto calls = std::make_shared<WatchedMemory>();
+  std::vector<bool> is_all_there;
+  calls->on_end = [&] { is_all_there.push_back(fs::exists(image(2)) && fs::exists(root() / "2/COMMIT")); };
+  ContextOptions how = telling(this);
+  how.syscalls = calls;
+  start_in(how);
+  save(1);
+  const Tree state = state_at(2);
+  static_cast<void>(run_->save(2, {{"state", state}}, forced()));
+
+  run_->close();
+
+  EXPECT_THAT(is_all_there, ElementsAre(true));
+}
+
+TEST_F(FlashFaults, AReaderSeesThatAnImageHasLostItsNameMeanwhile) {
+  const auto calls = std::make_shared<WatchedMemory>();
+  ContextOptions how = small();
+  how.syscalls = calls;
+  const Context reader(how);
+  save(1);
+  save(2);
+  const fs::path trash = image(1).parent_path() / ".trash-1-0123456789abcdef0123456789abcdef";
+  const auto retire = [&] { fs::rename(image(1), trash); };  // As a program does that is killed right after.
+
+  calls->on_hold = retire;
+  EXPECT_THAT([&] { static_cast<void>(load(image(1), {}, reader)); }, Fails(Errc::not_found));
+  fs::rename(trash, image(1));
+  calls->on_hold = retire;
+  EXPECT_THAT([&] { copy_checkpoint(image(1), directory_ / "copy", {}, reader); }, Fails(Errc::not_found));
+}
+
+TEST_F(FlashFaults, AProgramThatClosesItsClaimKeepsItUntilAnotherOneComes) {
+  const auto close_it = [&] { std::ifstream(memory() / "r00000/.cairn-program").get(); };
+  save(1);
+  close_it();
+  save(2);
+
+  close_it();
+  testing::Process other(CAIRN_FLASHER, {memory(), root(), "1000000", "0", "0"});
+  EXPECT_THAT(other.next_line(), HasSubstr("resumed 2 memory"));
+  EXPECT_THAT([&] { save(3); },
+              FailsWithErrno(EBUSY, HasSubstr("process " + std::to_string(other.id()) + " (rank 0) fills")));
+  EXPECT_THAT(other.next_line(), HasSubstr("saved 3"));
+}
+
 TEST_F(FlashFaults, FilesAreWrittenWhereMappingIsRefused) {
   const auto calls = std::make_shared<FailingCalls>(root());
   ContextOptions how = telling(this);
@@ -368,6 +486,25 @@ TEST_F(FlashFaults, ADiskThatIsFullIsTriedAgainAndToldOnce) {
   EXPECT_EQ(told_, 1);
   save(3);
   EXPECT_EQ(run_->latest_in_memory(), 3u);
+}
+
+TEST_F(FlashFaults, AStepThatTheDiskDidNotTakeIsLeftToTheAgent) {
+  const auto calls = std::make_shared<FailingCalls>(root());
+  ContextOptions how = telling(this);
+  how.syscalls = calls;
+  options_.disk.close_timeout = std::chrono::milliseconds(100);
+  start_in(how);
+  calls->is_full = true;
+  const FlashResponse response = save(1, forced());
+  EXPECT_THAT([&] { run_->close(); }, Fails(Errc::still_running, HasSubstr("it is in memory")));
+  run_.reset();
+  EXPECT_FALSE(fs::exists(root() / "1"));
+
+  testing::Process agent(CAIRN_LAST_WORD, {memory(), root(), "100", "0", "0"});
+  for (int looks = 0; !fs::exists(root() / "1") && looks < 2000; ++looks) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(load(root() / "1", {}, *context_), state_at(1));
 }
 
 /// A clock whose time of day is set.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training with its state in memory, until it is killed: `flasher MEMORY ROOT DISK_EVERY STEPS DIE_AT [CAIRN]`. It
-// goes on from where it was, for so many steps (0: without end), and kills itself at a call of the system (0: at none).
-// With the tool CAIRN it starts an agent.
+// A training with its state in memory: `flasher MEMORY ROOT DISK_EVERY STEPS DIE_AT [CAIRN [BACK]]`. It goes on from
+// where it was, for so many steps (0: without end), and kills itself at a call of the system (0: at none).
+// With the tool CAIRN ("": none) it starts an agent. It goes back by BACK steps before it goes on.
 // A line each:
 //   resumed STEP memory | resumed STEP disk | resumed none
+//   back STEP                it has gone back to it
 //   saved STEP               that is in memory
 //   closed CALLS             it has come to its end, with so many calls of the system
 // It goes when its parent goes.
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -33,7 +35,7 @@ void say(const std::string& line) {
 }
 
 void train(const char* memory, const char* root, std::uint64_t disk_every, std::uint64_t steps,
-           std::uint64_t die_at, const char* cairn) {
+           std::uint64_t die_at, const std::string& cairn, std::uint64_t back) {
   const auto calls = std::make_shared<cairn::flash::Deadly>(die_at);
   cairn::ContextOptions how;
   how.engine = cairn::io::EngineKind::threads;
@@ -45,8 +47,8 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
   options.memory = memory;
   options.disk.save = cairn::save_when::every_steps(disk_every);
   options.disk.keep = cairn::keep::latest(2);
-  options.start_agent = cairn != nullptr;
-  options.agent_program = cairn == nullptr ? "" : cairn;
+  options.start_agent = !cairn.empty();
+  options.agent_program = cairn;
   cairn::FlashCheckpointer run(root, options, context);
   std::uint64_t step = 0;
   if (std::optional<cairn::FlashResumed> resumed = run.resume({"state"})) {
@@ -55,7 +57,13 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
       throw std::runtime_error("wrong bytes in step " + std::to_string(step));
     }
     const bool is_from_memory = resumed->from == cairn::ResumedFrom::memory;
-    say("resumed " + std::to_string(step++) + (is_from_memory ? " memory" : " disk"));
+    say("resumed " + std::to_string(step) + (is_from_memory ? " memory" : " disk"));
+    if (back > 0) {
+      step -= std::min(step, back);
+      run.rewind(step);
+      say("back " + std::to_string(step));
+    }
+    ++step;
   } else {
     say("resumed none");
   }
@@ -75,12 +83,13 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
 
 int main(int count, char** arguments) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (count != 6 && count != 7) {
+  if (count < 6 || count > 8) {
     return 2;
   }
   const auto number = [&](int index) { return std::strtoull(arguments[index], nullptr, 10); };
   try {
-    train(arguments[1], arguments[2], number(3), number(4), number(5), arguments[6]);
+    train(arguments[1], arguments[2], number(3), number(4), number(5), count > 6 ? arguments[6] : "",
+          count > 7 ? number(7) : 0);
     return 0;
   } catch (const std::exception& error) {
     say(std::string("failed: ") + error.what());

@@ -22,7 +22,7 @@ BUDGETS = "tests/budgets.txt"
 CODE = ("src/cli", "src", "handlers", "examples")  # The first that an object lies in has it. Folders of tests come on top.
 # Tests are named <folder>.<test>; these lie elsewhere.
 HOMES = {
-    "crash_long": "tests/crash", "crash_mutants": "tests/crash", "damage_long": "tests/damage", "example": "tests/examples", "failing_disk": "tests/disk",
+    "crash_long": "tests/crash", "crash_mutants": "tests/crash", "damage_long": "tests/damage", "example": "tests/examples", "failing_disk": "tests/disk", "flash_mutants": "tests/flash",
     "figures": "tests/training", "foreign_formats": "tests/formats", "handlers_proto": "tests/handlers", "large_proto": "tests/proto", "lint": "tests/tools", "mdspan": "tests/interop",
     "power": "tests/kill", "ranks_mutants": "tests/ranks", "trainings": "tests/kill", "verdicts_mutants": "tests/verdicts",
     "watched_new": "tests/api",
