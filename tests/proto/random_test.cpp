@@ -61,9 +61,10 @@ std::vector<Chunk> through_bytes(std::span<const Chunk> chunks) {
       continue;
     }
     std::shared_ptr<Message> message = chunk.to_message();
+    const std::string copied = serialised(*message);
     message->Clear();
     EXPECT_TRUE(message->ParsePartialFromString(written(chunk)));
-    EXPECT_EQ(serialised(*message), serialised(*chunk.to_message()));
+    EXPECT_EQ(serialised(*message), copied);
     read.emplace_back(std::shared_ptr<const Message>(message));
   }
   return read;
