@@ -80,6 +80,16 @@ void check_places(const ChunkMetadata& metadata, std::uint64_t file_bytes, std::
 
 }  // namespace
 
+std::string parse_type_name(std::string text, std::string_view path) {
+  constexpr std::size_t kLongestName = 4096;
+  const std::size_t end = text.find('\n');
+  if (end == 0 || end == std::string::npos || end + 1 != text.size() || text.size() > kLongestName) {
+    refuse(path, "not the name of one message type");
+  }
+  text.pop_back();
+  return text;
+}
+
 std::shared_ptr<const ChunkMetadata> parse_chunks(std::string_view bytes, std::uint64_t file_bytes,
                                                   std::string_view path) {
   const auto arena = std::make_shared<Arena>();

@@ -19,6 +19,11 @@
 
 namespace cairn::detail {
 
+/// The full name of a type, from the text of the file that has nothing but it in one line.
+///
+/// Errors: Errc::malformed_metadata, naming `path`.
+[[nodiscard]] std::string parse_type_name(std::string text, std::string_view path);
+
 /// Parses where the chunks of a message lie in a file of `file_bytes`. The bytes may hold anything.
 ///
 /// Errors: Errc::malformed_metadata, naming `path`, for what is no such text, and for chunks that overlap or reach

@@ -24,7 +24,6 @@
 
 #include "chunk_file.hpp"
 #include "message_load.hpp"
-#include "type_name.hpp"
 
 namespace cairn {
 namespace {

@@ -32,7 +32,8 @@ endif()
 #     [GENERATED <folder with public headers that are generated>]
 #     [COMPONENT <component>])
 #
-# Modules with a COMPONENT become a library of its own, which users ask for by name; all others become libcairn.
+# Modules with a COMPONENT become a library of its own, which users ask for by name, or with `none` nothing that users
+# have; all others become libcairn.
 # Headers in the module's folder internal/ are for other modules, too, but for nobody else: they are not installed.
 # Public headers form a file set: they are installed, found by dependants, and each is compiled alone when
 # CMAKE_VERIFY_INTERFACE_HEADER_SETS is on.
@@ -56,6 +57,9 @@ function(cairn_module name)
   if(arg_GENERATED)
     target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${arg_GENERATED}>")
     set_target_properties(${target} PROPERTIES CAIRN_GENERATED_HEADERS "${arg_GENERATED}")
+  endif()
+  if(arg_COMPONENT STREQUAL "none")
+    return()
   endif()
   if(arg_COMPONENT)
     get_property(components GLOBAL PROPERTY CAIRN_COMPONENTS)

@@ -19,15 +19,18 @@
 #include "cairn/base/error.hpp"
 #include "cairn/proto/chunked.pb.h"
 #include "cairn/proto/splitter.hpp"
+#include "cairn/records/record_options.hpp"
+#include "cairn/records/record_reader.hpp"
+#include "cairn/records/record_writer.hpp"
 
 #include "io/internal/file.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "io/internal/replacing_file.hpp"
-#include "proto/chunk_records.hpp"
 #include "proto/internal/add_element.hpp"
 #include "proto/internal/chunked_file.hpp"
 #include "proto/parallel.hpp"
 #include "proto/splitter_plan.hpp"
+#include "records/internal/records.hpp"
 #include "records/internal/signature.hpp"
 
 namespace cairn::proto {
@@ -35,6 +38,8 @@ namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::Message;
+using records::RecordReader;
+using records::RecordWriter;
 
 constexpr std::size_t kMostMetadataBytes = std::size_t{256} << 20;
 constexpr auto kMostMessageBytes = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
@@ -55,10 +60,16 @@ struct Wanted {
   const MergeOptions& options;
 };
 
-std::unique_ptr<chunked::ChunkMetadata> metadata_of(ChunkRecords& records) {
-  std::string record;
+records::ReaderOptions at_most(std::uint64_t record_bytes) {
+  records::ReaderOptions options;
+  options.most_record_bytes = record_bytes;
+  return options;
+}
+
+std::unique_ptr<chunked::ChunkMetadata> metadata_of(RecordReader& reader) {
+  std::string_view record;
   auto metadata = std::make_unique<chunked::ChunkMetadata>();
-  if (!records.read_last(record) || record.size() > kMostMetadataBytes ||
+  if (!reader.seek_to_last() || !reader.next(record) || record.size() > kMostMetadataBytes ||
       !metadata->ParseFromArray(record.data(), static_cast<int>(record.size()))) {
     throw Error(Errc::malformed_metadata, "the last record does not say where chunks belong");
   }
@@ -83,13 +94,18 @@ std::vector<std::vector<std::uint64_t>> lie_together(std::span<const std::uint64
   return lists;
 }
 
-void add_chunk(ChunkRecords& reader, const chunked::ChunkInfo& info, std::uint64_t chunk, Merger& merger) {
-  if (info.type() == chunked::ChunkInfo::MESSAGE) {
-    return merger.add(chunk, std::as_bytes(std::span(reader.read(info.offset()))));
+void add_chunk(RecordReader& reader, const chunked::ChunkInfo& info, std::uint64_t chunk, Merger& merger) {
+  const bool is_message = info.type() == chunked::ChunkInfo::MESSAGE;
+  std::string_view message;
+  std::string bytes;
+  reader.seek(info.offset());
+  if (!(is_message ? reader.next(message) : reader.next(bytes)) || reader.position() != info.offset()) {
+    throw Error(Errc::malformed_metadata, fmt::format("there is no record at {}", info.offset()));
   }
-  std::string record;
-  reader.read(info.offset(), record);
-  merger.add(chunk, std::move(record));
+  if (is_message) {
+    return merger.add(chunk, std::as_bytes(std::span(message)));
+  }
+  merger.add(chunk, std::move(bytes));
 }
 
 /// The most that is unpacked for what says where chunks belong: other records may lie with it.
@@ -98,8 +114,8 @@ std::uint64_t most_metadata_bytes(const MergeOptions& options) {
 }
 
 /// `records` is open for what says where chunks belong.
-Merged merge_records(std::unique_ptr<ChunkRecords> records, const Wanted& wanted) {
-  const std::unique_ptr<chunked::ChunkMetadata> metadata = metadata_of(*records);
+Merged merge_records(RecordReader records, const Wanted& wanted) {
+  const std::unique_ptr<chunked::ChunkMetadata> metadata = metadata_of(records);
   Merger merger(*metadata, wanted.whole, wanted.part, wanted.out, wanted.options);
   const std::vector<std::vector<std::uint64_t>> lists = lie_together(merger.wanted(), *metadata);
   std::uint64_t bytes = 0;
@@ -114,10 +130,10 @@ Merged merge_records(std::unique_ptr<ChunkRecords> records, const Wanted& wanted
   const std::size_t threads = std::min<std::size_t>(threads_for(bytes, wanted.options.threads), lists.size());
   std::atomic<std::size_t> next = 0;
   in_parallel(threads, static_cast<unsigned>(threads), [&](std::size_t) {
-    const std::unique_ptr<ChunkRecords> reader = records->another(most_bytes);
+    RecordReader reader = records::another_reader(records, at_most(most_bytes));
     for (std::size_t i = next++; i < lists.size(); i = next++) {
       for (const std::uint64_t chunk : lists[i]) {
-        add_chunk(*reader, metadata->chunks(static_cast<int>(chunk)), chunk, merger);
+        add_chunk(reader, metadata->chunks(static_cast<int>(chunk)), chunk, merger);
       }
     }
   });
@@ -171,14 +187,27 @@ std::optional<std::string> read_if_there(io::Syscalls& syscalls, const std::file
   }
 }
 
+/// Opens a file of records; nothing when there is none.
+std::optional<RecordReader> open_if_there(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                          std::uint64_t most_record_bytes) {
+  try {
+    return records::open_records(syscalls, path, at_most(most_record_bytes));
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
 /// Reads either file. One may be replaced by the other between two looks, so both are looked for again.
 Merged read_either(io::Syscalls& syscalls, const std::filesystem::path& prefix, const Wanted& wanted) {
   constexpr int kMostLooks = 10;
   const std::filesystem::path cut = with_ending(prefix, ".cpb");
   const std::filesystem::path whole = with_ending(prefix, ".pb");
   for (int look = 0; look < kMostLooks; ++look) {
-    if (auto records = open_records(syscalls, cut, most_metadata_bytes(wanted.options))) {
-      Merged merged = in_file(cut, [&] { return merge_records(std::move(records), wanted); });
+    if (auto records = open_if_there(syscalls, cut, most_metadata_bytes(wanted.options))) {
+      Merged merged = in_file(cut, [&] { return merge_records(std::move(*records), wanted); });
       const io::Directory directory = io::Directory::enter(syscalls, directory_of(whole));
       if (directory.status(whole.filename().native())) {
         merged.remarks.push_back(fmt::format("{} lies beside it and was not read", whole.string()));
@@ -221,6 +250,28 @@ std::string whole_bytes(const SplitResult& split) {
   return bytes;
 }
 
+void write_chunks(RecordWriter writer, const SplitResult& split) {
+  chunked::ChunkMetadata metadata;
+  metadata.mutable_version()->set_splitter_version(1);
+  *metadata.mutable_message() = split.chunked_message;
+  std::string buffer;
+  for (const Chunk& chunk : split.chunks) {
+    chunked::ChunkInfo& info = add_element(*metadata.mutable_chunks());
+    info.set_size(chunk.size_bytes());
+    if (chunk.type() == nullptr) {
+      info.set_type(chunked::ChunkInfo::BYTES);
+      info.set_offset(writer.write(chunk.bytes()));
+      continue;
+    }
+    buffer.resize(chunk.size_bytes());
+    chunk.write(std::as_writable_bytes(std::span(buffer)));
+    info.set_type(chunked::ChunkInfo::MESSAGE);
+    info.set_offset(writer.write(buffer));
+  }
+  writer.write(metadata.SerializeAsString());
+  writer.finish();
+}
+
 }  // namespace
 
 Written write_message(io::Syscalls& syscalls, const SplitResult& split, const std::filesystem::path& prefix,
@@ -234,7 +285,8 @@ Written write_message(io::Syscalls& syscalls, const SplitResult& split, const st
     file.append(std::as_bytes(std::span(bytes)));
     file.publish();
   } else {
-    write_records(syscalls, written.path, split, options);
+    const auto record_options = records::RecordOptions::parse(options.records);
+    write_chunks(records::create_records(syscalls, written.path, record_options), split);
   }
   // Readers take a `.cpb` where there is one. So an old one goes only when the new `.pb` is durable, and an old `.pb`
   // is not looked at any more.
@@ -269,7 +321,7 @@ std::pair<std::string, bool> ComposableSplitter::write_to_string(const WriteOpti
     return {whole_bytes(result), false};
   }
   std::string bytes;
-  write_records(bytes, result, options);
+  write_chunks(RecordWriter::append_to(bytes, records::RecordOptions::parse(options.records)), result);
   return {std::move(bytes), true};
 }
 
@@ -281,7 +333,9 @@ Merged read_string(std::string_view bytes, Message& out, const MergeOptions& opt
   const Path part;
   const Wanted wanted{*out.GetDescriptor(), part, out, options};
   return bytes.starts_with(records::kFileBegin)
-             ? merge_records(open_records(bytes, most_metadata_bytes(options)), wanted)
+             ? merge_records(
+                   RecordReader(std::as_bytes(std::span(bytes)), at_most(most_metadata_bytes(options))),
+                   wanted)
              : merge_whole(bytes, wanted);
 }
 
@@ -292,11 +346,8 @@ Merged read_part(const std::filesystem::path& prefix, const Descriptor& whole, c
 
 std::unique_ptr<chunked::ChunkMetadata> read_metadata(const std::filesystem::path& prefix) {
   const std::filesystem::path path = with_ending(prefix, ".cpb");
-  const auto records = open_records(io::posix_syscalls(), path, kMostMetadataBytes);
-  if (!records) {
-    throw Error(Errc::not_found, path.string());
-  }
-  return metadata_of(*records);
+  RecordReader records(path, at_most(kMostMetadataBytes));
+  return metadata_of(records);
 }
 
 }  // namespace cairn::proto

@@ -2,6 +2,7 @@
 #include "proto/merge_plan.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -10,18 +11,22 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/proto/merger.hpp"
 
 #include "proto/nesting.hpp"
-#include "proto/tree.hpp"
 
 namespace cairn::proto {
 namespace {
 
 using google::protobuf::Descriptor;
 
+/// Most tags of a path and most nodes in each other.
+constexpr std::size_t kMostTags = 2000;
+constexpr int kMostNodeDepth = 1000;
+
 class MergePlanner {
  public:
-  MergePlanner(const Descriptor& root, std::size_t chunks) : root_(root), is_used_(chunks) {}
+  MergePlanner(const Descriptor* root, std::size_t chunks) : root_(root), is_used_(chunks) {}
 
   MergePlan plan(const chunked::ChunkedMessage& tree) {
     visit(tree, PathTree::kRoot, Walk(root_, Errc::malformed_metadata), true, 0);
@@ -104,14 +109,14 @@ class MergePlanner {
     visit(*field.message, place, walk, field.tags.empty(), depth + 1);
   }
 
-  const Descriptor& root_;
+  const Descriptor* root_;
   MergePlan plan_;
   std::vector<bool> is_used_;
 };
 
 }  // namespace
 
-MergePlan plan_merge(const chunked::ChunkedMessage& tree, const Descriptor& root, std::size_t chunks) {
+MergePlan plan_merge(const chunked::ChunkedMessage& tree, const Descriptor* root, std::size_t chunks) {
   return MergePlanner(root, chunks).plan(tree);
 }
 
@@ -135,6 +140,27 @@ void keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole) {
     return !is_in_part[step.place] &&
            (!is_on_way(step.place) || paths.depth(step.place) < paths.depth(plan.root));
   });
+}
+
+struct ChunkPaths::State {
+  const Descriptor* whole;
+  PathTree paths;
+  std::vector<std::optional<PathTree::Place>> places;  // By the numbers of chunks.
+};
+
+ChunkPaths::ChunkPaths(const chunked::ChunkMetadata& stored, const Descriptor* whole) {
+  const auto chunks = static_cast<std::size_t>(stored.chunks_size());
+  MergePlan plan = plan_merge(stored.message(), nullptr, chunks);
+  std::vector<std::optional<PathTree::Place>> places(chunks);
+  for (const MergeStep& step : plan.steps) {
+    places[static_cast<std::size_t>(step.chunk)] = step.place;
+  }
+  state_ = std::make_shared<State>(State{whole, std::move(plan.paths), std::move(places)});
+}
+
+std::optional<std::string> ChunkPaths::text(std::size_t chunk) const {
+  const std::optional<PathTree::Place> place = state_->places.at(chunk);
+  return place ? std::optional(path_text(state_->whole, state_->paths.path(*place))) : std::nullopt;
 }
 
 }  // namespace cairn::proto

@@ -32,14 +32,14 @@ struct MergePlan {
   std::vector<std::uint64_t> unused_chunks;
 };
 
-/// Brings the tree into the order of merging, and checks it against the type of the root.
+/// Brings the tree into the order of merging, and checks it against the type of the root, unless that is null.
 ///
 /// The order: the chunk of a node; then its fields, sorted by their tags and, for equal tags, by the number of the
 /// chunk. A prefix comes first, so that a message is there before its fields.
 /// Errors: Errc::malformed_metadata for a path that does not fit, for a chunk number that is out of range or used
 ///         twice, for nodes more than 1000 levels deep, and for paths of more than 2000 tags.
 [[nodiscard]] MergePlan plan_merge(const chunked::ChunkedMessage& tree,
-                                   const google::protobuf::Descriptor& root, std::size_t chunks);
+                                   const google::protobuf::Descriptor* root, std::size_t chunks);
 
 /// Leaves the steps that what lies at `part` needs. With `parts_are_whole` the root of the plan becomes the place of
 /// the last chunk at or above the part.

@@ -113,7 +113,7 @@ class Merging {
   };
 
   [[nodiscard]] std::string name(const MergeStep& step) const {
-    return fmt::format("chunk {} at {}", step.chunk, to_text(*out_.GetDescriptor(), path_of(plan_, step)));
+    return fmt::format("chunk {} at {}", step.chunk, to_text(out_.GetDescriptor(), path_of(plan_, step)));
   }
 
   [[nodiscard]] int levels(const MergeStep& step) const {
@@ -178,7 +178,7 @@ Merged merge(std::span<const Chunk> chunks, const chunked::ChunkedMessage& chunk
   for (const Chunk& chunk : chunks) {
     sum.add(chunk.size_bytes());
   }
-  Merging merging(plan_merge(chunked_message, *out.GetDescriptor(), chunks.size()), out, options);
+  Merging merging(plan_merge(chunked_message, out.GetDescriptor(), chunks.size()), out, options);
   in_parallel(merging.steps().size(), threads_for(sum.bytes(), options.threads), [&](std::size_t i) {
     merging.take(i, chunks[static_cast<std::size_t>(merging.steps()[i].chunk)]);
   });
@@ -239,10 +239,10 @@ Merger::Merger(const chunked::ChunkMetadata& stored, const Descriptor& whole, co
     throw Error(Errc::type_mismatch,
                 fmt::format("the part is a {}, not this {}", type.full_name(), out.GetTypeName()));
   }
-  Walk walk(whole, Errc::invalid_argument);
+  Walk walk(&whole, Errc::invalid_argument);
   Tags tags;
   resolve(part, walk, tags);
-  MergePlan plan = plan_merge(stored.message(), whole, static_cast<std::size_t>(stored.chunks_size()));
+  MergePlan plan = plan_merge(stored.message(), &whole, static_cast<std::size_t>(stored.chunks_size()));
   if (!tags.empty()) {
     keep_part(plan, tags, options.parts_are_whole);
   }
@@ -250,7 +250,7 @@ Merger::Merger(const chunked::ChunkMetadata& stored, const Descriptor& whole, co
   state_->rest.assign(tags.begin() + static_cast<std::ptrdiff_t>(base), tags.end());
   state_->above = &out;
   if (!state_->rest.empty()) {
-    Walk to_base(whole, Errc::invalid_argument);
+    Walk to_base(&whole, Errc::invalid_argument);
     Tags walked;
     for (std::size_t i = 0; i < base; ++i) {
       walked.push_back(tags[i]);
@@ -303,7 +303,7 @@ Merged Merger::finish() {
     Message* found = find_message(*state.above, state.rest);
     if (found == nullptr) {
       throw Error(Errc::not_found, fmt::format("the {} has nothing at {}", state.above->GetTypeName(),
-                                               to_text(*state.above->GetDescriptor(), state.rest)));
+                                               to_text(state.above->GetDescriptor(), state.rest)));
     }
     state.out.Clear();
     state.out.GetReflection()->Swap(&state.out, found);
@@ -313,7 +313,7 @@ Merged Merger::finish() {
 }
 
 const Descriptor& part_type(const Descriptor& whole, const Path& part) {
-  Walk walk(whole, Errc::invalid_argument);
+  Walk walk(&whole, Errc::invalid_argument);
   Tags tags;
   resolve(part, walk, tags);
   if (walk.type() == nullptr) {

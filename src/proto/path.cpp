@@ -13,7 +13,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "proto/in_quotes.hpp"
+#include "proto/tags.hpp"
 
 namespace cairn::proto {
 namespace {

@@ -108,7 +108,7 @@ void set_string(MergePlace& place, std::string bytes, bool append) {
 }  // namespace
 
 PlaceMaker::PlaceMaker(Message& out, const MergePlan& plan, std::uint64_t most_empty_elements)
-    : plan_(plan), type_(*out.GetDescriptor()), empty_elements_(most_empty_elements) {
+    : plan_(plan), out_type_(out.GetDescriptor()), empty_elements_(most_empty_elements) {
   MergePlace root;
   root.message = &out;
   way_.push_back({plan.root, root});
@@ -165,7 +165,7 @@ void PlaceMaker::extend(const MergePlace& list, std::uint64_t index, const Merge
     return;
   }
   const auto refuse = [&](const std::string& why) {
-    refuse_place(fmt::format("chunk {} at {}", step.chunk, to_text(type_, path_of(plan_, step))), why);
+    refuse_place(fmt::format("chunk {} at {}", step.chunk, to_text(out_type_, path_of(plan_, step))), why);
   };
   if (list.field->message_type() == nullptr) {
     refuse(fmt::format("there is no element {} among {}", index, size));

@@ -46,7 +46,7 @@ class PlaceMaker {
   void extend(const MergePlace& list, std::uint64_t index, const MergeStep& step);
 
   const MergePlan& plan_;
-  const google::protobuf::Descriptor& type_;
+  const google::protobuf::Descriptor* out_type_;
   std::uint64_t empty_elements_;
   std::vector<Stop> way_;  // To the last place, from the root of the plan on.
 };

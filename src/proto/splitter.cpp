@@ -76,7 +76,7 @@ ComposableSplitter::ComposableSplitter(const Message& message, SplitOptions opti
     : state_(new State{message,
                        std::make_shared<Plan>(message, options),
                        {},
-                       Walk(*message.GetDescriptor(), Errc::invalid_argument),
+                       Walk(message.GetDescriptor(), Errc::invalid_argument),
                        false}) {
   if (options.max_size == 0 ||
       options.max_size > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max())) {

@@ -76,7 +76,7 @@ class ComposableSplitter::Plan::Leftovers final : public Pager {
 };
 
 void ComposableSplitter::Plan::refuse(const Tags& path, std::string_view why) const {
-  throw Error(Errc::invalid_argument, fmt::format("'{}': {}", to_text(*root.GetDescriptor(), path), why));
+  throw Error(Errc::invalid_argument, fmt::format("'{}': {}", to_text(root.GetDescriptor(), path), why));
 }
 
 bool ComposableSplitter::Plan::touches(const Tags& path, bool itself) const {
@@ -105,7 +105,7 @@ void ComposableSplitter::Plan::check_not_below_a_cut(const Tags& path, std::size
     const Tags above(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(i));
     if (cuts.contains(above)) {
       refuse(path,
-             fmt::format("it lies in '{}', which was cut out before", to_text(*root.GetDescriptor(), above)));
+             fmt::format("it lies in '{}', which was cut out before", to_text(root.GetDescriptor(), above)));
     }
   }
 }

@@ -10,8 +10,6 @@
 
 #include "cairn/proto/chunked.pb.h"
 
-#include "proto/in_quotes.hpp"
-
 namespace cairn::proto {
 namespace {
 
@@ -195,6 +193,9 @@ std::string to_text(const Descriptor* root, std::span<const Tag> tags) {
 }
 
 std::optional<std::string> Walk::take(Tag& tag) {
+  if (root_ == nullptr) {
+    return std::nullopt;
+  }
   if (const auto* number = std::get_if<FieldNumber>(&tag)) {
     if (list_ != nullptr) {
       return fmt::format("'{}' is {}, and a field follows", list_->name(),
@@ -236,7 +237,7 @@ std::optional<std::string> Walk::take(Tag& tag) {
 
 void Walk::step(Tags& path) {
   if (const auto problem = take(path.back())) {
-    throw Error(code_, fmt::format("{}: {}", to_text(*root_, path), *problem));
+    throw Error(code_, fmt::format("{}: {}", to_text(root_, path), *problem));
   }
 }
 

@@ -54,15 +54,13 @@ void write_tag(const Tag& tag, chunked::FieldIndex& out);
 /// Returns the key in the kind that the keys of `map` have; nothing where it is none of them.
 [[nodiscard]] std::optional<Tag> as_key_of(const google::protobuf::FieldDescriptor& map, const Tag& key);
 
+/// Returns a text in quotation marks, which `parse_path` reads again.
+[[nodiscard]] std::string in_quotes(std::string_view text);
 /// Returns `node[5].attr["value"]`, which `parse_path` reads. Fields that the type does not have go by their numbers,
 /// as all do where it is null.
 [[nodiscard]] std::string path_text(const google::protobuf::Descriptor* root, std::span<const Tag> tags);
 /// The same for errors: without its middle where it is long; "the message itself" for the empty path.
 [[nodiscard]] std::string to_text(const google::protobuf::Descriptor* root, std::span<const Tag> tags);
-[[nodiscard]] inline std::string to_text(const google::protobuf::Descriptor& root,
-                                         std::span<const Tag> tags) {
-  return to_text(&root, tags);
-}
 
 /// Finds a field, or an extension of the pool that the type is of.
 [[nodiscard]] const google::protobuf::FieldDescriptor* find_field(const google::protobuf::Descriptor& type,
@@ -71,8 +69,8 @@ void write_tag(const Tag& tag, chunked::FieldIndex& out);
 /// Walks along tags from a type, by descriptors alone.
 class Walk {
  public:
-  /// Errors of the walk are of this code.
-  Walk(const google::protobuf::Descriptor& root, Errc code) : type_(&root), root_(&root), code_(code) {}
+  /// Errors of the walk are of this code. Without a type every tag fits, and nothing is known of what is there.
+  Walk(const google::protobuf::Descriptor* root, Errc code) : type_(root), root_(root), code_(code) {}
 
   /// Takes a tag, and brings a key into the kind of its map. Returns why it does not fit, where it does not.
   [[nodiscard]] std::optional<std::string> take(Tag& tag);

@@ -3,19 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <tuple>
 
-#include <fmt/format.h>
-
-#include "cairn/base/error.hpp"
-#include "cairn/proto/merger.hpp"
-
 #include "proto/internal/add_element.hpp"
-#include "proto/path_tree.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -72,50 +63,6 @@ void fill_node(chunked::ChunkedMessage& node, Chunks chunks, std::size_t length,
 }
 
 }  // namespace
-
-struct ChunkPaths::State {
-  /// Notes the place of each chunk at and below a node.
-  void visit(const chunked::ChunkedMessage& node, PathTree::Place place, int depth) {
-    if (node.has_chunk_index()) {
-      const std::uint64_t chunk = node.chunk_index();
-      if (chunk >= places.size() || places[static_cast<std::size_t>(chunk)]) {
-        throw Error(Errc::malformed_metadata,
-                    fmt::format("{}: chunk {} of {} is not there, or is used twice",
-                                to_text(whole, paths.path(place)), chunk, places.size()));
-      }
-      places[static_cast<std::size_t>(chunk)] = place;
-    }
-    for (const chunked::ChunkedField& field : node.chunked_fields()) {
-      if (depth == kMostNodeDepth ||
-          paths.depth(place) + static_cast<std::size_t>(field.field_tag_size()) > kMostTags) {
-        throw Error(Errc::malformed_metadata,
-                    fmt::format("chunks lie more than {} nodes or {} tags deep", kMostNodeDepth, kMostTags));
-      }
-      PathTree::Place below = place;
-      for (const chunked::FieldIndex& tag : field.field_tag()) {
-        below = paths.step(below, to_tag(tag));
-      }
-      visit(field.message(), below, depth + 1);
-    }
-  }
-
-  const google::protobuf::Descriptor* whole;
-  PathTree paths;
-  std::vector<std::optional<PathTree::Place>> places;  // By the numbers of chunks.
-};
-
-ChunkPaths::ChunkPaths(const chunked::ChunkMetadata& stored, const google::protobuf::Descriptor* whole) {
-  const auto state = std::make_shared<State>();
-  state->whole = whole;
-  state->places.resize(static_cast<std::size_t>(stored.chunks_size()));
-  state->visit(stored.message(), PathTree::kRoot, 0);
-  state_ = state;
-}
-
-std::optional<std::string> ChunkPaths::text(std::size_t chunk) const {
-  const std::optional<PathTree::Place> place = state_->places.at(chunk);
-  return place ? std::optional(path_text(state_->whole, state_->paths.path(*place))) : std::nullopt;
-}
 
 chunked::ChunkedMessage make_tree(std::vector<PlacedChunk> chunks) {
   std::stable_sort(chunks.begin(), chunks.end(), [](const PlacedChunk& left, const PlacedChunk& right) {

@@ -12,10 +12,6 @@
 
 namespace cairn::proto {
 
-/// Most tags of a path and most nodes in each other, in trees that are read.
-inline constexpr std::size_t kMostTags = 2000;
-inline constexpr int kMostNodeDepth = 1000;
-
 /// The place to which a chunk belongs.
 struct PlacedChunk {
   Tags path;

@@ -47,6 +47,7 @@ void BlockReader::read(std::span<char> out, std::uint64_t position) const {
 }
 
 void BlockReader::check_signature() const {
+  require_hash();
   std::string bytes(kSignatureBytes, '\0');
   read(std::span(bytes).first(static_cast<std::size_t>(std::min(kSignatureBytes, bytes_))), 0);
   if (bytes != signature()) {

@@ -49,6 +49,7 @@ std::string missing(Codec codec) {
 }
 
 RecordOptions checked(RecordOptions options) {
+  require_hash();
   const CodecTraits& codec = traits(options.codec);
   if (options.level) {
     require_within(codec.name, *options.level, codec.least_level, codec.most_level);

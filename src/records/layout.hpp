@@ -49,8 +49,11 @@ struct ChunkHeader {
 };
 
 /// HighwayHash-64 with riegeli's key, of what the fragments are together.
+///
+/// Errors: Errc::feature_missing where this library was built without HighwayHash; `require_hash` throws it beforehand.
 [[nodiscard]] std::uint64_t hash(std::span<const Bytes> fragments);
-[[nodiscard]] std::uint64_t hash(Bytes bytes) noexcept;
+[[nodiscard]] std::uint64_t hash(Bytes bytes);
+void require_hash();
 
 [[nodiscard]] std::string encode(const BlockHeader& header);
 [[nodiscard]] std::string encode(const ChunkHeader& header);

@@ -9,11 +9,10 @@
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/stubs/logging.h>
 
-#include "cairn/proto/chunked.pb.h"
 #include "cairn/proto/merger.hpp"
 
 #include "fuzz/fuzzing.hpp"
-#include "proto/type_name.hpp"
+#include "proto/message_load.hpp"
 
 namespace {
 
@@ -24,11 +23,7 @@ using cairn::fuzz::require;
 /// Reads a message that is all of its file, as the handler does.
 template <class Message>
 void parse_message(const std::string& bytes, Message& message) {
-  cairn::chunked::ChunkMetadata stored;
-  stored.mutable_message()->set_chunk_index(0);
-  stored.add_chunks()->set_type(cairn::chunked::ChunkInfo::MESSAGE);
-  stored.mutable_chunks(0)->set_size(bytes.size());
-  cairn::proto::Merger merger(stored, message);
+  cairn::proto::Merger merger(*cairn::detail::one_chunk(bytes.size(), "input"), message);
   merger.add(0, std::as_bytes(std::span(bytes)));
   static_cast<void>(merger.finish());
 }

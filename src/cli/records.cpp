@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/records.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -20,7 +22,6 @@
 #include "base/internal/packed.hpp"
 #include "cli/describe.hpp"
 #include "cli/paths.hpp"
-#include "cli/records.hpp"
 #include "cli/text.hpp"
 #include "io/internal/replacing_file.hpp"
 
