@@ -25,31 +25,12 @@ std::uint64_t varint_bytes(std::uint64_t number) noexcept {
   return google::protobuf::io::CodedOutputStream::VarintSize64(number);
 }
 
-std::uint64_t bytes_of_number(FieldDescriptor::Type type, std::int64_t number) {
-  const auto bits = static_cast<std::uint64_t>(number);
-  switch (type) {
-    case FieldDescriptor::TYPE_FIXED64:
-    case FieldDescriptor::TYPE_SFIXED64:
-      return 8;
-    case FieldDescriptor::TYPE_FIXED32:
-    case FieldDescriptor::TYPE_SFIXED32:
-      return 4;
-    case FieldDescriptor::TYPE_SINT32:
-    case FieldDescriptor::TYPE_SINT64:
-      return varint_bytes((bits << 1) ^ (0 - (bits >> 63)));  // Zigzag: the same for 32 bits, sign extended.
-    default:
-      return varint_bytes(bits);
-  }
-}
-
 template <class T>
 std::uint64_t bytes_of_value(FieldDescriptor::Type type, const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
     return with_length(value.size());
-  } else if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
-    return sizeof(T);
-  } else if constexpr (std::is_integral_v<T>) {
-    return bytes_of_number(type, static_cast<std::int64_t>(value));
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return bytes_of_number(type, value);
   } else {
     return 0;
   }
@@ -122,6 +103,17 @@ void copy_scalar(const Message& from, const FieldDescriptor& field, Element elem
   const Reflection& set = *to.GetReflection();
   with_scalar(field, [&](const auto& functions) {
     (set.*(element ? functions.add : functions.set))(&to, &field, functions.of(from, field, element));
+  });
+}
+
+void copy_numbers(const Message& from, const FieldDescriptor& field, std::size_t begin, std::size_t end,
+                  Message& to) {
+  with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      const auto first = numbers_of<T>(from, field).begin();
+      numbers_of<T>(to, field).Add(first + static_cast<std::ptrdiff_t>(begin),
+                                   first + static_cast<std::ptrdiff_t>(end));
+    }
   });
 }
 

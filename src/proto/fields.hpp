@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,5 +44,8 @@ using Element = std::optional<int>;
 /// Sets a field that is not a message to what it is in `from`; an element is appended.
 void copy_scalar(const google::protobuf::Message& from, const google::protobuf::FieldDescriptor& field,
                  Element element, google::protobuf::Message& to);
+/// Appends the elements [begin, end) of a list of numbers.
+void copy_numbers(const google::protobuf::Message& from, const google::protobuf::FieldDescriptor& field,
+                  std::size_t begin, std::size_t end, google::protobuf::Message& to);
 
 }  // namespace cairn::proto

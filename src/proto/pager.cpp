@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/pager.hpp"
 
+#include <type_traits>
+
 #include <google/protobuf/unknown_field_set.h>
 
 #include "proto/fields.hpp"
+#include "proto/scalars.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -69,6 +72,27 @@ class Pager::Packer {
     }
   }
 
+  /// Adds elements of a list of numbers, one after the other; `bytes_of` gives the bytes of each.
+  template <class BytesOf>
+  void add_numbers(const FieldDescriptor& field, Range range, const BytesOf& bytes_of) {
+    while (range.begin < range.end) {
+      add({&field, range.begin, range.begin + 1, nullptr, nullptr, false}, bytes_of(range.begin));
+      ++range.begin;
+      Selection& page = pages_.back();
+      SelectedItem& item = page.items.back();
+      while (range.begin < range.end) {
+        const std::uint64_t open = open_ + bytes_of(range.begin);
+        if (closed_ + written(item, open) > max_size_) {
+          break;
+        }
+        open_ = open;
+        ++range.begin;
+      }
+      item.end = range.begin;
+      page.size_bytes = closed_ + written(item, open_);
+    }
+  }
+
   std::vector<Selection> take() && { return std::move(pages_); }
 
  private:
@@ -124,6 +148,19 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
   const auto entries =
       field.is_map() ? std::make_shared<const MapEntries>(sorted_entries(message, field)) : nullptr;
   const std::uint64_t tag = field.is_packed() ? 0 : tag_bytes(field);
+  if (is_number_list(field)) {  // No element of one is cut out: it would have no place.
+    with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
+      if constexpr (std::is_arithmetic_v<T>) {
+        const auto& numbers = numbers_of<T>(message, field);
+        for (const Range& range : ranges) {
+          packer.add_numbers(field, range, [&](std::size_t i) {
+            return tag + bytes_of_number(field.type(), numbers[static_cast<int>(i)]);
+          });
+        }
+      }
+    });
+    return;
+  }
   const std::uint64_t from = asked_from(field);
   std::string scratch;
   const auto add = [&](std::size_t i) {

@@ -4,11 +4,55 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 
+#include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/map_field.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/repeated_field.h>
 
 namespace cairn::proto {
+
+/// Bytes of a number in the binary form, without tag.
+template <class T>
+[[nodiscard]] std::uint64_t bytes_of_number(google::protobuf::FieldDescriptor::Type type, T number) {
+  using google::protobuf::FieldDescriptor;
+  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
+    return sizeof(T);
+  } else {
+    auto bits = static_cast<std::uint64_t>(static_cast<std::int64_t>(number));
+    if (type == FieldDescriptor::TYPE_FIXED32 || type == FieldDescriptor::TYPE_SFIXED32 ||
+        type == FieldDescriptor::TYPE_FIXED64 || type == FieldDescriptor::TYPE_SFIXED64) {
+      return sizeof(T);
+    }
+    if (type == FieldDescriptor::TYPE_SINT32 || type == FieldDescriptor::TYPE_SINT64) {
+      bits = (bits << 1) ^ (0 - (bits >> 63));  // Zigzag: the same for 32 bits, sign extended.
+    }
+    return google::protobuf::io::CodedOutputStream::VarintSize64(bits);
+  }
+}
+
+/// Returns whether a field is a list of numbers, booleans or enums.
+[[nodiscard]] inline bool is_number_list(const google::protobuf::FieldDescriptor& field) {
+  return field.is_repeated() && field.message_type() == nullptr &&
+         field.cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_STRING;
+}
+
+// Protobuf would have lists be read and written element by element, which takes ten times as long.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+/// The elements of such a list, as they lie in the message.
+template <class T>
+[[nodiscard]] const google::protobuf::RepeatedField<T>& numbers_of(
+    const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field) {
+  return message.GetReflection()->GetRepeatedField<T>(message, &field);
+}
+template <class T>
+[[nodiscard]] google::protobuf::RepeatedField<T>& numbers_of(google::protobuf::Message& message,
+                                                             const google::protobuf::FieldDescriptor& field) {
+  return *message.GetReflection()->MutableRepeatedField<T>(&message, &field);
+}
+#pragma GCC diagnostic pop
 
 /// The calls of protobuf that read and set scalars of one kind: in a field, as an element, as the value of a map.
 template <class T, class Shared = T>

@@ -10,6 +10,7 @@
 #include "cairn/base/error.hpp"
 
 #include "proto/fields.hpp"
+#include "proto/scalars.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -73,6 +74,10 @@ void fill(const Selection& selection, Message& out, bool attach) {
   const Reflection& reflection = *out.GetReflection();
   for (const SelectedItem& item : selection.items) {
     check_unchanged(item, from);
+    if (item.field != nullptr && is_number_list(*item.field)) {
+      copy_numbers(from, *item.field, item.begin, item.end, out);
+      continue;
+    }
     for (std::size_t i = item.begin; i < item.end; ++i) {
       const auto at = static_cast<int>(i);
       const Element element = item.field != nullptr && item.field->is_repeated() ? Element(at) : Element();

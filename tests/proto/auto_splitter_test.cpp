@@ -15,6 +15,7 @@
 
 #include "proto/by_hand.hpp"
 #include "proto/nesting.hpp"
+#include "proto/scalars.hpp"
 #include "shapes.pb.h"
 #include "shapes3.pb.h"
 #include "support/fails.hpp"
@@ -126,6 +127,39 @@ TEST(AutoSplitter, PlansTheCutsOfManyNodes) {
   }
   EXPECT_EQ(bytes, graph.ByteSizeLong());
   EXPECT_LE(chunks.size(), 2 + bytes / options.max_size);
+}
+
+TEST(AutoSplitter, FillsPagesWithLongListsOfNumbersOfEachKind) {
+  All message;
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < All::descriptor()->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *All::descriptor()->field(i);
+    if (!is_number_list(field)) {
+      continue;
+    }
+    with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& functions) {
+      if constexpr (std::is_arithmetic_v<T>) {
+        for (int number = 0; number < 3000; ++number) {
+          const int value = field.enum_type() != nullptr ? field.enum_type()->value(number % 2)->number()
+                                                         : (number - 100) * 5000;
+          (reflection.*functions.add)(&message, &field, static_cast<T>(value));
+        }
+      }
+    });
+  }
+  SplitOptions options;
+  options.max_size = 1000;
+  AutoSplitter splitter(message, options);
+
+  std::size_t full = 0;
+  for (const Chunk& chunk : splitter.chunks()) {
+    std::string bytes(chunk.size_bytes(), '\0');
+    chunk.write(std::as_writable_bytes(std::span(bytes)));
+    EXPECT_LE(bytes.size(), options.max_size);
+    full += bytes.size() > 950 ? 1 : 0;
+  }
+  EXPECT_GE(full + 1, splitter.chunks().size());
+  expect_same_when_merged(splitter, message);
 }
 
 TEST(AutoSplitter, CutsMessagesThatLieDeepInEachOther) {
