@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -23,6 +24,7 @@
 #include "cairn/records/record_reader.hpp"
 #include "cairn/records/record_writer.hpp"
 
+#include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "io/internal/replacing_file.hpp"
@@ -232,7 +234,12 @@ void make_directories(io::Syscalls& syscalls, const std::filesystem::path& direc
   }
   make_directories(syscalls, directory_of(directory));
   const io::Directory parent = io::Directory::open(syscalls, directory_of(directory));
-  static_cast<void>(parent.make_directory(directory.filename().native()));
+  const std::string name = directory.filename().native();
+  const int result = io::uninterrupted(
+      [&] { return syscalls.make_directory_at(parent.fd(), name.c_str(), io::kDirectoryMode); });
+  if (result != -EEXIST) {  // Another writer may make it for a message of its own.
+    io::require(result, "mkdir", directory);
+  }
   parent.sync();
 }
 

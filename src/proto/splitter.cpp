@@ -186,6 +186,7 @@ void ComposableSplitter::set_base(std::optional<Chunk> chunk) {
     throw Error(Errc::invalid_argument,
                 fmt::format("the base chunk is not a {}", plan.root.GetDescriptor()->full_name()));
   }
+  plan.check_building();
   plan.is_base_given = true;
   plan.base = std::move(chunk);
 }
@@ -196,6 +197,9 @@ SplitResult ComposableSplitter::split() {
     throw Error(Errc::invalid_argument,
                 "the chunks of a splitter with a parent are chunks of that: split the parent");
   }
+  if (plan.is_building) {
+    throw Error(Errc::invalid_argument, "the chunks are not known before build_chunks has returned");
+  }
   if (!plan.is_finished) {
     if (!plan.root.IsInitialized()) {
       throw Error(Errc::invalid_argument,
@@ -205,7 +209,10 @@ SplitResult ComposableSplitter::split() {
     plan.begin_again();
     plan.root_bytes = plan.root.ByteSizeLong();
     plan.check_nesting(plan.root, plan.root_bytes, {});
-    build_chunks();
+    {
+      const Plan::Building building(plan);
+      build_chunks();
+    }
     plan.finish();
     plan.is_finished = true;
   }

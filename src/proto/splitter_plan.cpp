@@ -92,6 +92,13 @@ void ComposableSplitter::Plan::check_untouched(const Tags& path) const {
   }
 }
 
+void ComposableSplitter::Plan::check_building() const {
+  if (!is_building) {
+    throw Error(Errc::invalid_argument,
+                "chunks are added while split calls build_chunks; here they would be lost");
+  }
+}
+
 void ComposableSplitter::Plan::check_nesting(const Message& message, std::uint64_t bytes,
                                              const Tags& path) const {
   if (!nests_at_most(kMostNesting - levels(path), message, bytes)) {
@@ -118,6 +125,7 @@ void ComposableSplitter::Plan::cut(const Tags& path) {
 }
 
 void ComposableSplitter::Plan::add(PlannedChunk chunk, std::optional<std::size_t> position) {
+  check_building();
   const std::size_t at = position.value_or(planned.size());
   if (at > planned.size()) {
     refuse(chunk.path, fmt::format("there is no position {} among {} chunks", at, planned.size()));
@@ -126,6 +134,7 @@ void ComposableSplitter::Plan::add(PlannedChunk chunk, std::optional<std::size_t
 }
 
 void ComposableSplitter::Plan::add_range(PlannedChunk range) {
+  check_building();
   const Tags path = field_path(range);
   const auto [begin, end] = range.range;
   check_not_below_a_cut(path, path.size());

@@ -46,9 +46,19 @@ struct ComposableSplitter::Plan {
   void add_range(PlannedChunk range);
   /// Errors: Errc::invalid_argument when something at or below a path was cut out.
   void check_untouched(const Tags& path) const;
+  /// Errors: Errc::invalid_argument outside build_chunks: what is added there would be lost.
+  void check_building() const;
   /// Errors: Errc::invalid_argument for a message at `path` in which others lie deeper than they can be read.
   void check_nesting(const google::protobuf::Message& message, std::uint64_t bytes, const Tags& path) const;
 
+  /// Lasts as long as build_chunks of the whole message.
+  struct Building {
+    explicit Building(Plan& plan_) : plan(plan_) { plan.is_building = true; }
+    Building(const Building&) = delete;
+    Building& operator=(const Building&) = delete;
+    ~Building() { plan.is_building = false; }
+    Plan& plan;
+  };
   /// Makes `chunks` and `tree`.
   void finish();
   void begin_again();
@@ -64,6 +74,7 @@ struct ComposableSplitter::Plan {
   bool is_base_given = false;
   bool base_has_limit = true;
   std::optional<Chunk> base;
+  bool is_building = false;  // build_chunks of the whole message is running.
   bool is_finished = false;
   std::vector<Chunk> chunks;
   chunked::ChunkedMessage tree;

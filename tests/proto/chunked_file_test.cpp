@@ -278,7 +278,6 @@ TEST(ChunkedFile, IsRefusedByNameWhenItIsNotRight) {
   EXPECT_THAT([&] { read_all(temp / "damaged"); }, Fails(Errc::checksum_mismatch, HasSubstr("damaged.cpb")));
 }
 
-// The n-th call of each kind fails: then the old message is there or the new one, whole.
 TEST(ChunkedFile, RefusesTreesOfAMillionLevels) {
   std::string tree;  // Its bytes in reverse.
   for (int i = 0; i < 1'000'000; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/splitter.hpp"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,9 +23,11 @@
 #include "cairn/proto/merger.hpp"
 
 #include "proto/by_hand.hpp"
+#include "proto/internal/chunked_file.hpp"
 #include "shapes.pb.h"
 #include "shapes3.pb.h"
 #include "support/fails.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::proto {
@@ -110,8 +113,34 @@ TEST(ComposableSplitter, WritesTheModelConfigOfTheGuideIntoFiles) {
     EXPECT_EQ(layer.name(), "b") << codec;
   }
   if (files == 0) {
+    const testing::TempDir temp;
+    testing::write_text(temp / "model.cpb", "anything");
+    ModelConfig read;
+    EXPECT_THAT([&] { static_cast<void>(proto::read(temp / "model", read)); },
+                Fails(Errc::feature_missing, HasSubstr("libhighwayhash-dev")));
+    EXPECT_THAT([&] { static_cast<void>(read_metadata(temp / "model")); }, Fails(Errc::feature_missing));
     GTEST_SKIP() << "this build has no files of records";
   }
+}
+
+/// Another program makes each directory just before.
+class MadeByOthers final : public testing::ForwardingSyscalls {
+ public:
+  int make_directory_at(int directory, const char* name, std::uint32_t mode) noexcept override {
+    const int made = ForwardingSyscalls::make_directory_at(directory, name, mode);
+    return made == 0 ? -EEXIST : made;
+  }
+};
+
+TEST(ComposableSplitter, MayFindItsDirectoriesMadeByOthersMeanwhile) {
+  const testing::TempDir temp;
+  MadeByOthers calls;
+  const auto message = from_text<A>("numbers: 7");
+  AutoSplitter splitter(message);
+  write_message(calls, splitter.split(), temp / "a/b/model", WriteOptions());
+  A read;
+  static_cast<void>(proto::read(temp / "a/b/model", read));
+  EXPECT_EQ(read.numbers(0), 7);
 }
 
 /// The examples of the guide, with the chunks and the tree that it shows.
@@ -398,6 +427,22 @@ TEST(ComposableSplitter, RefusesToSplitAsAChild) {
   ByHand child(message.b(), parent, {"b"}, [](ByHand& /*self*/) {});
 
   EXPECT_THAT([&] { (void)child.split(); }, Fails(Errc::invalid_argument, HasSubstr("split the parent")));
+}
+
+TEST(ComposableSplitter, TakesChunksFromBuildChunksOnlyAndGivesThemAfterwardsOnly) {
+  const auto message = from_text<A>("numbers: [1] b { i: 1 }");
+  ByHand early(message, [](ByHand& /*self*/) {});
+  for (const ByHand::Cuts& cuts : {ByHand::Cuts([](ByHand& self) { self.add_chunk({"b"}); }),
+                                   ByHand::Cuts([](ByHand& self) { self.add_range({"numbers"}, 0, 1); }),
+                                   ByHand::Cuts([](ByHand& self) { self.set_base(std::nullopt); })}) {
+    EXPECT_THAT([&] { cuts(early); }, Fails(Errc::invalid_argument, HasSubstr("would be lost")));
+  }
+  EXPECT_EQ(early.chunks().size(), 1U);
+  EXPECT_THAT([&] { early.add_chunk({"b"}); }, Fails(Errc::invalid_argument, HasSubstr("would be lost")));
+
+  ByHand curious(message, [](ByHand& self) { (void)self.chunks(); });
+  EXPECT_THAT([&] { (void)curious.chunks(); },
+              Fails(Errc::invalid_argument, HasSubstr("before build_chunks has returned")));
 }
 
 TEST(ComposableSplitter, BeginsAgainAfterItHasThrown) {

@@ -66,12 +66,13 @@ class ComposableSplitter {
   ComposableSplitter(const ComposableSplitter&) = delete;
   ComposableSplitter& operator=(const ComposableSplitter&) = delete;
 
+  /// Adds the chunks: `split` calls it. Override it, and call it of children, within that of the parent.
   virtual void build_chunks() = 0;
 
   /// Calls build_chunks, once, and returns the chunks and how they are put together. When build_chunks throws, the next
   /// call begins again.
   ///
-  /// Errors: Errc::invalid_argument for a child: ask its parent; and when required fields are missing.
+  /// Errors: Errc::invalid_argument for a child: ask its parent; within build_chunks; when required fields are missing.
   [[nodiscard]] SplitResult split();
   [[nodiscard]] std::span<const Chunk> chunks();
   [[nodiscard]] const chunked::ChunkedMessage& chunked_message();
@@ -96,6 +97,7 @@ class ComposableSplitter {
   /// chunk. The empty path is the message of this splitter.
   ///
   /// `position` counts the chunks that have been added, and not the base chunk; nothing: behind all of them.
+  /// Errors of these four: Errc::invalid_argument when build_chunks is not running, too.
   void add_chunk(const Path& path, std::optional<std::size_t> position = std::nullopt);
   /// Stores `chunk` there instead, whatever lies there: a message, or bytes, which for a number are its text. With an
   /// empty path a root gets a further part; set_base must then say what its base chunk is.
