@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
 
 #include "cairn/base/error.hpp"
 #include "cairn/proto/chunked.pb.h"
@@ -68,14 +69,12 @@ records::ReaderOptions at_most(std::uint64_t record_bytes) {
   return options;
 }
 
-std::unique_ptr<chunked::ChunkMetadata> metadata_of(RecordReader& reader) {
+void read_metadata_of(RecordReader& reader, chunked::ChunkMetadata& metadata) {
   std::string_view record;
-  auto metadata = std::make_unique<chunked::ChunkMetadata>();
   if (!reader.seek_to_last() || !reader.next(record) || record.size() > kMostMetadataBytes ||
-      !metadata->ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+      !metadata.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
     throw Error(Errc::malformed_metadata, "the last record does not say where chunks belong");
   }
-  return metadata;
 }
 
 /// Lists chunks by their places, those of which the records lie together in one list: they are unpacked together.
@@ -117,7 +116,9 @@ std::uint64_t most_metadata_bytes(const MergeOptions& options) {
 
 /// `records` is open for what says where chunks belong.
 Merged merge_records(RecordReader records, const Wanted& wanted) {
-  const std::unique_ptr<chunked::ChunkMetadata> metadata = metadata_of(records);
+  google::protobuf::Arena arena;
+  auto* metadata = google::protobuf::Arena::CreateMessage<chunked::ChunkMetadata>(&arena);
+  read_metadata_of(records, *metadata);
   Merger merger(*metadata, wanted.whole, wanted.part, wanted.out, wanted.options);
   const std::vector<std::vector<std::uint64_t>> lists = lie_together(merger.wanted(), *metadata);
   std::uint64_t bytes = 0;
@@ -354,7 +355,9 @@ Merged read_part(const std::filesystem::path& prefix, const Descriptor& whole, c
 std::unique_ptr<chunked::ChunkMetadata> read_metadata(const std::filesystem::path& prefix) {
   const std::filesystem::path path = with_ending(prefix, ".cpb");
   RecordReader records(path, at_most(kMostMetadataBytes));
-  return metadata_of(records);
+  auto metadata = std::make_unique<chunked::ChunkMetadata>();
+  read_metadata_of(records, *metadata);
+  return metadata;
 }
 
 }  // namespace cairn::proto

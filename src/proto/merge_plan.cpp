@@ -26,10 +26,11 @@ constexpr int kMostNodeDepth = 1000;
 
 class MergePlanner {
  public:
-  MergePlanner(const Descriptor* root, std::size_t chunks) : root_(root), is_used_(chunks) {}
+  MergePlanner(const Descriptor* root, std::size_t chunks, std::span<const Tag> part)
+      : root_(root), part_(part), is_used_(chunks) {}
 
   MergePlan plan(const chunked::ChunkedMessage& tree) {
-    visit(tree, PathTree::kRoot, Walk(root_, Errc::malformed_metadata), true, 0);
+    visit(tree, PathTree::kRoot, Walk(root_, Errc::malformed_metadata), true, 0, true);
     for (std::size_t i = 0; i < is_used_.size(); ++i) {
       if (!is_used_[i]) {
         plan_.unused_chunks.push_back(i);
@@ -50,7 +51,8 @@ class MergePlanner {
                 fmt::format("{}: {}", to_text(root_, plan_.paths.path(place)), why));
   }
 
-  void take_chunk(std::uint64_t chunk, PathTree::Place place, const Walk& at, bool has_no_tags) {
+  void take_chunk(std::uint64_t chunk, PathTree::Place place, const Walk& at, bool has_no_tags,
+                  bool is_wanted) {
     if (chunk >= is_used_.size()) {
       refuse(place, fmt::format("there is no chunk {} among {}", chunk, is_used_.size()));
     }
@@ -58,17 +60,20 @@ class MergePlanner {
       refuse(place, fmt::format("chunk {} is used twice", chunk));
     }
     is_used_[static_cast<std::size_t>(chunk)] = true;
-    plan_.steps.push_back({chunk, place, at.type(), at.value(), has_no_tags});
+    if (is_wanted) {
+      plan_.steps.push_back({chunk, place, at.type(), at.value(), has_no_tags});
+    }
   }
 
+  /// What is not wanted is checked only, and its place is the last one that is.
   void visit(const chunked::ChunkedMessage& node, PathTree::Place place, const Walk& at, bool has_no_tags,
-             int depth) {
+             int depth, bool is_wanted) {
     if (depth > kMostNodeDepth) {
       refuse(place,
              fmt::format("chunked messages lie in each other more than {} levels deep", kMostNodeDepth));
     }
     if (node.has_chunk_index()) {
-      take_chunk(node.chunk_index(), place, at, has_no_tags);
+      take_chunk(node.chunk_index(), place, at, has_no_tags, is_wanted);
     }
     std::vector<TaggedField> fields;
     fields.reserve(static_cast<std::size_t>(node.chunked_fields_size()));
@@ -76,25 +81,33 @@ class MergePlanner {
       TaggedField& tagged = fields.emplace_back();
       tagged.message = &field.message();
       tagged.chunk = field.message().chunk_index();
+      tagged.tags.reserve(static_cast<std::size_t>(field.field_tag_size()));
       for (const chunked::FieldIndex& tag : field.field_tag()) {
         tagged.tags.push_back(to_tag(tag));
       }
     }
-    std::stable_sort(fields.begin(), fields.end(), [](const TaggedField& left, const TaggedField& right) {
+    const auto comes_first = [](const TaggedField& left, const TaggedField& right) {
       return std::tie(left.tags, left.chunk) < std::tie(right.tags, right.chunk);
-    });
+    };
+    if (!std::is_sorted(fields.begin(), fields.end(), comes_first)) {
+      std::stable_sort(fields.begin(), fields.end(), comes_first);
+    }
     for (TaggedField& field : fields) {
-      visit_field(field, place, at, depth);
+      visit_field(field, place, at, depth, is_wanted);
     }
   }
 
-  void visit_field(TaggedField& field, PathTree::Place place, Walk walk, int depth) {
+  void visit_field(TaggedField& field, PathTree::Place place, Walk walk, int depth, bool is_wanted) {
     if (plan_.paths.depth(place) + field.tags.size() > kMostTags) {
       refuse(place, fmt::format("a path has more than {} tags", kMostTags));
     }
     for (Tag& tag : field.tags) {
       const std::optional<std::string> problem = walk.take(tag);
-      place = plan_.paths.step(place, std::move(tag));
+      const std::size_t length = plan_.paths.depth(place);
+      is_wanted = is_wanted && (problem || length >= part_.size() || tag == part_[length]);
+      if (is_wanted) {
+        place = plan_.paths.step(place, std::move(tag));
+      }
       if (problem) {
         refuse(place, *problem);
       }
@@ -106,40 +119,32 @@ class MergePlanner {
       refuse(place,
              walk.value()->is_map() ? "the path ends without a key" : "the path ends without an index");
     }
-    visit(*field.message, place, walk, field.tags.empty(), depth + 1);
+    visit(*field.message, place, walk, field.tags.empty(), depth + 1, is_wanted);
   }
 
   const Descriptor* root_;
+  const std::span<const Tag> part_;
   MergePlan plan_;
   std::vector<bool> is_used_;
 };
 
 }  // namespace
 
-MergePlan plan_merge(const chunked::ChunkedMessage& tree, const Descriptor* root, std::size_t chunks) {
-  return MergePlanner(root, chunks).plan(tree);
+MergePlan plan_merge(const chunked::ChunkedMessage& tree, const Descriptor* root, std::size_t chunks,
+                     std::span<const Tag> part) {
+  return MergePlanner(root, chunks, part).plan(tree);
 }
 
-void keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole) {
+void begin_at_last_chunk(MergePlan& plan, std::size_t part_tags) {
   const PathTree& paths = plan.paths;
-  const std::vector<PathTree::Place> way = paths.places(part);
-  const auto is_on_way = [&](PathTree::Place place) {
-    return paths.depth(place) < way.size() && way[paths.depth(place)] == place;
-  };
   for (const MergeStep& step : plan.steps) {
-    if (parts_are_whole && is_on_way(step.place) && paths.depth(step.place) > paths.depth(plan.root)) {
+    const std::size_t depth = paths.depth(step.place);
+    if (depth <= part_tags && depth > paths.depth(plan.root)) {
       plan.root = step.place;
     }
   }
-  std::vector<bool> is_in_part(paths.size());
-  is_in_part[way.back()] = paths.depth(way.back()) == part.size();
-  for (PathTree::Place place = 1; place < paths.size(); ++place) {
-    is_in_part[place] = is_in_part[place] || is_in_part[paths.above(place)];
-  }
-  std::erase_if(plan.steps, [&](const MergeStep& step) {
-    return !is_in_part[step.place] &&
-           (!is_on_way(step.place) || paths.depth(step.place) < paths.depth(plan.root));
-  });
+  std::erase_if(plan.steps,
+                [&](const MergeStep& step) { return paths.depth(step.place) < paths.depth(plan.root); });
 }
 
 struct ChunkPaths::State {

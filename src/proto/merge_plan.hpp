@@ -35,15 +35,17 @@ struct MergePlan {
 /// Brings the tree into the order of merging, and checks it against the type of the root, unless that is null.
 ///
 /// The order: the chunk of a node; then its fields, sorted by their tags and, for equal tags, by the number of the
-/// chunk. A prefix comes first, so that a message is there before its fields.
+/// chunk. A prefix comes first, so that a message is there before its fields. Of a part those are left out that lie
+/// elsewhere: neither at nor below nor above it.
 /// Errors: Errc::malformed_metadata for a path that does not fit, for a chunk number that is out of range or used
 ///         twice, for nodes more than 1000 levels deep, and for paths of more than 2000 tags.
 [[nodiscard]] MergePlan plan_merge(const chunked::ChunkedMessage& tree,
-                                   const google::protobuf::Descriptor* root, std::size_t chunks);
+                                   const google::protobuf::Descriptor* root, std::size_t chunks,
+                                   std::span<const Tag> part = {});
 
-/// Leaves the steps that what lies at `part` needs. With `parts_are_whole` the root of the plan becomes the place of
-/// the last chunk at or above the part.
-void keep_part(MergePlan& plan, const Tags& part, bool parts_are_whole);
+/// In a plan for a part of so many tags: the root of the plan becomes the place of the last chunk at or above the part,
+/// and steps above it go.
+void begin_at_last_chunk(MergePlan& plan, std::size_t part_tags);
 
 /// Returns the path from the root of the plan.
 [[nodiscard]] inline Tags path_of(const MergePlan& plan, const MergeStep& step) {

@@ -242,9 +242,9 @@ Merger::Merger(const chunked::ChunkMetadata& stored, const Descriptor& whole, co
   Walk walk(&whole, Errc::invalid_argument);
   Tags tags;
   resolve(part, walk, tags);
-  MergePlan plan = plan_merge(stored.message(), &whole, static_cast<std::size_t>(stored.chunks_size()));
-  if (!tags.empty()) {
-    keep_part(plan, tags, options.parts_are_whole);
+  MergePlan plan = plan_merge(stored.message(), &whole, static_cast<std::size_t>(stored.chunks_size()), tags);
+  if (options.parts_are_whole) {
+    begin_at_last_chunk(plan, tags.size());
   }
   const std::size_t base = plan.paths.depth(plan.root);
   state_->rest.assign(tags.begin() + static_cast<std::ptrdiff_t>(base), tags.end());

@@ -29,16 +29,4 @@ Tags PathTree::path(Place place, Place from) const {
   return tags;
 }
 
-std::vector<PathTree::Place> PathTree::places(std::span<const Tag> path) const {
-  std::vector<Place> way = {kRoot};
-  for (const Tag& tag : path) {
-    const auto found = found_.find(Step{way.back(), tag});
-    if (found == found_.end()) {
-      break;
-    }
-    way.push_back(found->second);
-  }
-  return way;
-}
-
 }  // namespace cairn::proto

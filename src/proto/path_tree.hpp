@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "proto/tags.hpp"
@@ -42,8 +41,6 @@ class PathTree {
 
   /// The tags that lead to a place, from one at or above it.
   [[nodiscard]] Tags path(Place place, Place from = kRoot) const;
-  /// The places on a path, from the root on, as far as they are there.
-  [[nodiscard]] std::vector<Place> places(std::span<const Tag> path) const;
 
  private:
   struct Step {
