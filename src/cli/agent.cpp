@@ -271,6 +271,9 @@ int check(const Arguments& arguments, Output& out) {
   if (place == arguments.path) {
     try {
       flash::require_memory(directory);
+      if (fs::exists(arguments.path / store::kMemoryMarkName)) {
+        static_cast<void>(images_of(arguments));
+      }
     } catch (const Error& error) {
       problems.emplace_back(error.what());
     }

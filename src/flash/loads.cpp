@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cairn/api/load.hpp"
+#include "cairn/api/maintain.hpp"
 #include "cairn/base/error.hpp"
 
 #include "flash/state.hpp"
@@ -103,6 +104,9 @@ void FlashCheckpointer::State::make_ready(const FlashResumed& resumed) {
 std::optional<FlashResumed> FlashCheckpointer::State::resume(const Requests& requests,
                                                              const ResumeOptions& how) {
   settle_in_flight();
+  if (how.recover) {  // Also where it goes on from memory.
+    recover(root, how.recovery, context);
+  }
   disk.reload();
   std::vector<PassedOver> passed_over;
   std::optional<FlashResumed> resumed = resume_from_memory(requests, how, passed_over);

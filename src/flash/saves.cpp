@@ -154,7 +154,7 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
   return save;
 }
 
-/// The steps that are due on disk go there.
+/// The steps that are due on disk go there. It may have been removed in the midst of a save, which has failed by that.
 void FlashCheckpointer::State::report_once_gone() {
   if (!std::exchange(is_reported_gone, true)) {
     report(std::make_exception_ptr(
@@ -207,6 +207,10 @@ void FlashCheckpointer::State::throw_failure() {
   {
     const MutexLock lock(mutex);
     untold = std::exchange(failure, {});
+  }
+  if (untold.save && !memory.is_there()) {
+    report_once_gone();
+    return;
   }
   rethrow(untold);
 }

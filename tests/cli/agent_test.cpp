@@ -134,6 +134,12 @@ TEST_F(AgentCommand, ChecksBothPlaces) {
   const testing::CliResult refused = run_cli({"agent", "check", "--memory", "/proc"});
   EXPECT_EQ(refused.status, 1);
   EXPECT_THAT(refused.err, HasSubstr("not on a tmpfs"));
+
+  save({1}, 1);
+  testing::write_text(memory_ / ".cairn-memory", "{}");
+  const testing::CliResult marked = run_cli({"agent", "check", "--memory", memory_, "--root", root_});
+  EXPECT_EQ(marked.status, 1);
+  EXPECT_THAT(marked.err, HasSubstr(".cairn-memory lacks its format"));
 }
 
 TEST_F(AgentCommand, EndsAsItsProgramDoes) {

@@ -70,8 +70,8 @@ TEST_F(Agents, HaveTheLastWordForAProgramThatEndsWithZeroAndWithoutClose) {
 }
 
 TEST_F(Agents, StartNoProgramAgainOnceTheyAreToldToEnd) {
-  const Started agent =
-      start_agent({"sh", "-c", "trap 'exit 1' TERM; echo begun; while true; do sleep 0.05; done"}, 3);
+  const Started agent = start_agent(
+      {"sh", "-c", "trap 'exit 1' TERM; echo begun; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; done"}, 3);
   EXPECT_EQ(agent->next_line(), "begun");
 
   agent->signal(SIGTERM);

@@ -335,6 +335,9 @@ class WatchedMemory final : public testing::ForwardingSyscalls {
       emptied_.push_back(path_of(old_directory).parent_path());
       emptied_with_commit_ += fs::exists(emptied_.back() / "COMMIT") ? 1 : 0;
     }
+    if (const auto act = new_name == complete ? std::exchange(on_complete, {}) : nullptr) {
+      act();
+    }
     return ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
   }
   std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
@@ -361,8 +364,10 @@ class WatchedMemory final : public testing::ForwardingSyscalls {
     return emptied_with_commit_;
   }
 
-  std::function<void()> on_end;   ///< Called when a program is about to say that it has ended.
-  std::function<void()> on_hold;  ///< Called once, when somebody is about to hold an image.
+  std::string complete;               ///< The name of an image.
+  std::function<void()> on_complete;  ///< Called once, when that is about to be complete.
+  std::function<void()> on_end;       ///< Called when a program is about to say that it has ended.
+  std::function<void()> on_hold;      ///< Called once, when somebody is about to hold an image.
 
  private:
   static fs::path path_of(int directory) {
@@ -406,6 +411,25 @@ TEST_F(FlashFaults, AProgramSaysThatItHasEndedOnceAllIsInItsPlace) {
   run_->close();
 
   EXPECT_THAT(is_all_there, ElementsAre(true));
+}
+
+TEST_F(FlashFaults, AMemoryThatIsRemovedInASaveIsToldOnceAndEndsNothing) {
+  const auto calls = std::make_shared<WatchedMemory>();
+  calls->complete = "2";
+  calls->on_complete = [&] { fs::remove_all(memory()); };
+  ContextOptions how = telling(this);
+  how.syscalls = calls;
+  start_in(how);
+  save(1);
+  const Tree state = state_at(2);
+  static_cast<void>(run_->save(2, {{"state", state}}));
+
+  EXPECT_TRUE(save(3).was_skipped());
+  EXPECT_TRUE(save(4, forced()).was_skipped());
+
+  EXPECT_EQ(told_, 1);
+  EXPECT_THAT(last_told_, HasSubstr("r00000 was removed"));
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(4));
 }
 
 TEST_F(FlashFaults, AReaderSeesThatAnImageHasLostItsNameMeanwhile) {
