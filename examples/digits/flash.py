@@ -105,8 +105,9 @@ def demonstrate(options, folder, memory):
     for name in ("in memory", "on disk"):
         compare(folder / "reference.final", folder / f"{name}.final")
     print("final states                 equal, bit for bit")
-    if statistics.median(lost) > 1:
-        raise Failure(f"{statistics.median(lost)} steps are lost by most kills, with each in memory")
+    # The step under way, and the one before, as long as its image was not complete; and what was not kept.
+    if max(lost) > 2 and skipped == 0:
+        raise Failure(f"a kill has lost {max(lost)} steps, with each in memory")
 
 
 def main():
