@@ -2,6 +2,7 @@
 #include "cairn/records/record_writer.hpp"
 
 #include <array>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -194,6 +195,34 @@ TEST(RecordWriterFile, ReplacesWhatIsThereOnlyWithFinish) {
   EXPECT_THAT(list_tree(temp.path()), ElementsAre("file"));
   RecordReader reader(temp / "file");
   EXPECT_THAT(read_all(reader).records, ElementsAre("a", std::string(100'000, 'x')));
+}
+
+TEST(RecordWriterFile, TakesRecordsAbove4GiB) {
+  if (std::getenv("CAIRN_LARGE_MESSAGES") == nullptr) {
+    GTEST_SKIP() << "needs CAIRN_LARGE_MESSAGES, 5 GiB of memory and as much of a disk";
+  }
+  std::mt19937_64 random(9);
+  const std::string part = random_text(random, (std::size_t{1} << 20) - 1);
+  const std::vector<std::span<const std::byte>> parts(4100, bytes_of(part));
+  for (const std::string options : {"uncompressed", is_built_in(Codec::zstd) ? "zstd:1" : "uncompressed"}) {
+    const TempDir temp;
+    RecordWriter writer(temp / "file", RecordOptions::parse(options));
+    writer.write("before");
+    const std::uint64_t position = writer.write(parts);
+    writer.write("behind");
+    writer.finish();
+
+    RecordReader reader(temp / "file");
+    std::string record;
+    reader.seek(position);
+    ASSERT_TRUE(reader.next(record)) << options;
+    ASSERT_EQ(record.size(), parts.size() * part.size());
+    for (std::size_t at = 0; at < record.size(); at += part.size()) {
+      ASSERT_EQ(record.compare(at, part.size(), part), 0) << options << ' ' << at;
+    }
+    ASSERT_TRUE(reader.next(record));
+    EXPECT_EQ(record, "behind");
+  }
 }
 
 // The n-th call of each kind fails: then the old file is there and nothing else, or the new one, whole.
