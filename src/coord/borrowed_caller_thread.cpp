@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/internal/probe.hpp"
 #include "base/internal/thread.hpp"
 
 namespace cairn::coord {
@@ -42,6 +43,7 @@ void BorrowedCallerThread::lend() noexcept {
   try {
     is_wanted_ = is_resting_ ? coordinator_.progress() : coordinator_.turn();
   } catch (...) {  // A transport that has broken down: others find that this rank is silent.
+    CAIRN_PROBE("coord.transport_has_broken_down");
   }
 }
 

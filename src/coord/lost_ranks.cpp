@@ -10,7 +10,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::coord {
 
@@ -40,6 +42,8 @@ void LostRanks::find(std::size_t lost, std::uint64_t session) {
     return;  // All have heard of it, or will.
   }
   const Finding finding{lost, rank_, ++found_};
+  CAIRN_ASSERT(lost != rank_, "a rank is missed by others");
+  CAIRN_PROBE("coord.rank_is_missed");
   note(finding);
   const Packet packet = encode_finding(PacketKind::lost, session, finding);
   pass_on(packet, rank_);
@@ -53,6 +57,7 @@ void LostRanks::take_lost(std::size_t from, const DecodedPacket& decoded, const 
     return;
   }
   if (finding.lost == rank_) {
+    CAIRN_PROBE("coord.missed_although_it_lives");
     transport_->send(finding.finder, encode_finding(PacketKind::found, decoded.head.session, finding));
   } else if (note(finding)) {
     pass_on(packet, from);
@@ -73,6 +78,7 @@ void LostRanks::take_found(std::size_t from, const DecodedPacket& decoded, const
     loss->second.findings.erase({finding.finder, finding.number});
     if (loss->second.findings.empty()) {
       losses_.erase(loss);
+      CAIRN_PROBE("coord.missed_rank_is_back");
     }
   }
 }
@@ -97,6 +103,7 @@ std::exception_ptr LostRanks::failure() const {
 }
 
 bool LostRanks::note(const Finding& finding) {
+  CAIRN_ASSERT(transport_ != nullptr, "losses are noted while the coordinator is open");
   const auto answered = answered_.find({finding.lost, finding.finder});
   if (answered != answered_.end() && finding.number <= answered->second) {
     return false;
@@ -106,6 +113,7 @@ bool LostRanks::note(const Finding& finding) {
 }
 
 void LostRanks::pass_on(const Packet& packet, std::size_t from) {
+  CAIRN_ASSERT(transport_ != nullptr, "findings are passed on while the coordinator is open");
   for (const std::size_t rank : neighbours()) {
     if (rank != from) {
       transport_->send(rank, packet);
@@ -130,6 +138,7 @@ std::set<std::size_t> LostRanks::neighbours() const {
       reached.insert(rank);
     }
   }
+  CAIRN_ASSERT(!reached.contains(rank_), "a rank is not its own neighbour");
   return reached;
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/internal/probe.hpp"
 #include "coord/packet.hpp"
 
 namespace cairn::coord {
@@ -54,6 +55,7 @@ void Notices::receive(std::size_t from, const Packet& packet) noexcept {
       }
     }
   } catch (...) {  // No memory: as if it had been lost on its way.
+    CAIRN_PROBE("coord.notice_lost");
   }
 }
 

@@ -5,7 +5,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 #include "coord/internal/of_peer.hpp"
 
 namespace cairn::coord {
@@ -25,6 +27,8 @@ std::string encode(const PacketHead& head, std::string_view body) {
   put(packet, head.round);
   put(packet, static_cast<std::uint32_t>(head.channel.size()));
   packet.append(head.channel).append(body);
+  CAIRN_ASSERT(packet.size() == 17 + head.channel.size() + body.size(),
+               "a packet has its head, the channel's name and its body");
   return packet;
 }
 
@@ -69,6 +73,7 @@ std::string encode_failure(std::size_t rank, const std::exception_ptr& why) {
     std::rethrow_exception(why);
   } catch (const Error& error) {
     if (error.code() == Errc::peer_lost) {
+      CAIRN_PROBE("coord.lost_rank_is_told");
       return encode_common_failure(error);
     }
     const bool names_rank = error.code() == Errc::peer_failed;

@@ -11,7 +11,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::coord {
 namespace {
@@ -48,6 +50,7 @@ std::string sealed(std::string text, const Seal& seal) {
   put_hash(text, seal.aside);
   put(text, static_cast<std::uint8_t>(seal.is_alike));
   text += static_cast<char>(seal.kind);
+  CAIRN_ASSERT(text.size() >= kSealBytes, "a seal has its bytes");
   return text;
 }
 
@@ -66,6 +69,7 @@ Seal take_seal(std::string& text) {
 }
 
 std::string merge_sealed(std::vector<std::string> texts, const Channel::Merge& merge) {
+  CAIRN_ASSERT(!texts.empty(), "a rank merges its own text at least");
   Seal seal = take_seal(texts.front());
   const Kind kind = seal.kind;
   bool is_same_kind = kind != Kind::again;
@@ -76,6 +80,7 @@ std::string merge_sealed(std::vector<std::string> texts, const Channel::Merge& m
     is_same_kind = is_same_kind && (kind != Kind::known || texts[i] == texts.front());
   }
   if (!is_same_kind) {
+    CAIRN_PROBE("coord.some_ranks_have_news");
     seal.kind = Kind::again;
     return sealed({}, seal);
   }
@@ -130,6 +135,7 @@ Awaitable<Reduced> reduce_changes(Channel& channel, std::string mine, Channel::M
     const Kind kind = answered.kind;
     reduced.is_alike = answered.is_alike;
     if (kind == Kind::known && !says_all) {
+      CAIRN_ASSERT(before.has_value(), "what is known was said before");
       reduced.is_known = true;
       reduced.said = *before;
       co_return reduced;
@@ -139,6 +145,7 @@ Awaitable<Reduced> reduce_changes(Channel& channel, std::string mine, Channel::M
       reduced.said.all = take_hash(all);
       co_return reduced;
     }
+    CAIRN_PROBE("coord.says_everything_again");
     says_all = true;
   }
 }

@@ -8,6 +8,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "base/internal/value_groups.hpp"
 #include "coord/sessions.hpp"
 
@@ -62,6 +64,7 @@ Awaitable<Message> message_of(std::shared_ptr<PendingReceive> pending) {
   if (const std::exception_ptr failure = state.failure()) {
     std::rethrow_exception(failure);
   }
+  CAIRN_PROBE("coord.refused_after_leaving");
   throw why;  // This rank has left.
 }
 
@@ -143,6 +146,7 @@ Session::Session(std::shared_ptr<SessionState> state, std::weak_ptr<Sessions> se
 
 Session::~Session() {
   if (state_ && !leaves_later_) {
+    CAIRN_PROBE("coord.session_dropped");
     fail(std::make_exception_ptr(Error(Errc::closed, "the conversation was dropped")));
     leave();
   }
@@ -153,6 +157,7 @@ std::uint64_t Session::number() const noexcept {
 }
 
 Channel Session::channel(std::string_view name) const {
+  CAIRN_ASSERT(state_ != nullptr, "a session that was moved from has no channels");
   return {state_, std::string(name)};
 }
 
@@ -181,6 +186,7 @@ SomeRanks Session::missing() const {
 }
 
 void Session::leave_later() noexcept {
+  CAIRN_ASSERT(state_ != nullptr, "a session leaves while it is there");
   try {
     // The last round that ends leaves: until then each shares `last`.
     const auto end = [state = state_, sessions = sessions_](std::nullptr_t) {
@@ -192,6 +198,7 @@ void Session::leave_later() noexcept {
       round->done.on_complete([last](const std::exception_ptr&) {});
     }
   } catch (...) {  // No memory: what this rank would have passed on is lost, and nobody waits for it.
+    CAIRN_PROBE("coord.no_memory_to_leave_later");
     leave();
   }
 }

@@ -7,7 +7,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 #include "coord/session_state.hpp"
 
 namespace cairn::coord {
@@ -44,9 +46,11 @@ bool SessionState::turn_to_root(Neighbour& gone) {
     return false;
   }
   parent_ = 0;
+  CAIRN_PROBE("coord.turned_to_rank_0");
   is_orphan_ = true;
   gone = {};  // From here on it is rank 0, which has its own time to be silent.
   gone.has_joined = true;
+  CAIRN_ASSERT(is_orphan_ && rank_ != 0, "only a rank below another one turns to rank 0");
   send(parent_, packet_of(PacketKind::ask, {}, {}));
   return true;
 }
@@ -84,6 +88,7 @@ SomeRanks SessionState::find_late() const {
   for (const Neighbour& neighbour : neighbours_) {
     if (is_needed_here(neighbour) && !neighbour.has_joined && most.count() != 0 && neighbour.waited > most) {
       late.add(neighbour.rank);
+      CAIRN_PROBE("coord.rank_joined_too_late");
     }
   }
   return late;
@@ -191,6 +196,9 @@ void SessionState::tick() {
     const Neighbour* const neighbour = has_left_ ? nullptr : find_lost();
     if (neighbour != nullptr) {
       lost = neighbour->rank;
+      CAIRN_ASSERT(*lost != rank_ && !neighbour->has_left,
+                   "a rank that is lost is another one, and has not left");
+      CAIRN_PROBE("coord.neighbour_is_silent");
       failure.emplace(
           Errc::peer_lost,
           fmt::format("rank {} is lost: it has been silent for {} ms; {}", *lost,

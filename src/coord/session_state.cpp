@@ -8,6 +8,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
+
 namespace cairn::coord {
 SessionState::SessionState(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
                            std::shared_ptr<LostRanks> lost, std::uint64_t number)
@@ -21,9 +24,11 @@ SessionState::SessionState(Transport& transport, const Tree& tree, const Coordin
   if (rank_ != 0) {
     parent_ = tree_.parent(rank_);
     neighbours_.push_back({parent_});
+    CAIRN_ASSERT(parent_ < rank_, "a parent has a lower rank");
   }
   for (const std::size_t child : children_) {
     neighbours_.push_back({child});
+    CAIRN_ASSERT(child > rank_ && child < tree_.size, "a child is a higher rank of the job");
   }
 }
 
@@ -35,6 +40,7 @@ std::exception_ptr SessionState::failure() const {
 void SessionState::join(FailureScope scope) {
   {
     const MutexLock lock(mutex_);
+    CAIRN_ASSERT(!has_joined_ && !has_left_, "a session is joined once");
     has_joined_ = true;
     failure_scope_ = scope;
     if (transport_ == nullptr || neighbours_.empty()) {
@@ -171,6 +177,7 @@ std::shared_ptr<Round> SessionState::begin(const Key& key) {
     throw Error(Errc::invalid_argument, fmt::format("the subject '{}' was begun twice", key.first));
   }
   round->is_begun = true;
+  CAIRN_ASSERT(has_joined_ || failure_ || has_left_, "rounds begin in a session that was joined");
   if (failure_) {
     round->done.fail(failure_);
   }
@@ -185,6 +192,9 @@ std::shared_ptr<Round> SessionState::begin_up(const std::string& channel, std::u
     const MutexLock lock(mutex_);
     round = begin(key);
     round->merge = std::move(merge);
+    CAIRN_ASSERT(std::none_of(round->arrived.begin(), round->arrived.end(),
+                              [this](const RankedText& each) { return each.first == rank_; }),
+                 "a rank says one thing in a round");
     if (!round->merge) {
       const std::vector<RankedText> own = {{rank_, std::move(mine)}};
       mine = encode_texts(own);
@@ -217,6 +227,7 @@ void SessionState::pass_up(const Key& key, const std::shared_ptr<Round>& round) 
     rounds_.erase(key);
   }
   // Without the lock: what merges is the caller's, and may take its time.
+  CAIRN_ASSERT(arrived.size() == children_.size() + 1, "a round goes up when all children have spoken");
   std::sort(arrived.begin(), arrived.end());
   try {
     if (round->merge) {
@@ -235,6 +246,7 @@ void SessionState::pass_up(const Key& key, const std::shared_ptr<Round>& round) 
       std::sort(round->texts.begin(), round->texts.end());
     }
   } catch (...) {
+    CAIRN_PROBE("coord.merging_failed");
     fail(std::current_exception());
     round->done.fail(std::current_exception());
     return;
@@ -283,6 +295,7 @@ std::shared_ptr<Round> SessionState::begin_downward(const Key& key,
       round->has_come = true;
     }
     if (round->has_come) {
+      CAIRN_PROBE("coord.text_came_before_its_round");
       rounds_.erase(key);
       round->done.set();  // Under the lock, but nobody waits for it yet: no code of a waiter runs here.
     }
@@ -317,6 +330,7 @@ void SessionState::take_down(const Key& key, const DecodedPacket& decoded, const
 void SessionState::take_ask(std::size_t from) {
   const MutexLock lock(mutex_);
   if (rank_ != 0) {
+    CAIRN_PROBE("coord.asked_although_not_rank_0");
     return;
   }
   const auto known = std::find_if(neighbours_.begin(), neighbours_.end(),
@@ -347,6 +361,7 @@ void SessionState::send_direct(const std::string& channel, std::span<const std::
   const Packet packet = std::make_shared<const std::string>(std::move(bytes));
   const MutexLock lock(mutex_);
   if (failure_ || has_left_) {
+    CAIRN_PROBE("coord.direct_packet_not_sent");
     return;  // Nobody waits for it any more.
   }
   for (const std::size_t rank : ranks) {
@@ -358,6 +373,8 @@ std::shared_ptr<PendingReceive> SessionState::receive_direct(const std::string& 
   const MutexLock lock(mutex_);
   const auto pending = std::make_shared<PendingReceive>();
   Mailbox& mailbox = mailboxes_[channel];
+  CAIRN_ASSERT(mailbox.messages.empty() || mailbox.receivers.empty(),
+               "no message lies beside somebody who waits for one");
   if (failure_) {
     pending->done.fail(failure_);  // Nobody waits for it yet.
   } else if (!mailbox.messages.empty()) {
@@ -378,6 +395,8 @@ void SessionState::take_direct(std::size_t from, const DecodedPacket& decoded, c
       return;
     }
     Mailbox& mailbox = mailboxes_[std::string(decoded.head.channel)];
+    CAIRN_ASSERT(mailbox.messages.empty() || mailbox.receivers.empty(),
+                 "nobody waits beside a message that has come");
     Message message{from, decoded.body, packet};
     if (mailbox.receivers.empty()) {
       mailbox.messages.push_back(std::move(message));
@@ -463,6 +482,7 @@ void SessionState::fail(const std::exception_ptr& why, std::size_t from, const P
       return;
     }
     failure_ = why;
+    CAIRN_ASSERT(why != nullptr, "a session fails for a reason");
     const Packet passed_on = packet ? packet : packet_of(PacketKind::fail, {}, encode_failure(rank_, why));
     for (const Neighbour& neighbour : neighbours_) {
       if (neighbour.rank != from && !(is_parent(neighbour.rank) && failure_scope_ == FailureScope::root)) {
@@ -509,6 +529,7 @@ void SessionState::fail_if_somebody_left() {
     for (Neighbour& neighbour : neighbours_) {
       if (neighbour.has_left && is_missing_from(neighbour) && !turn_to_root(neighbour)) {
         missing = neighbour.rank;
+        CAIRN_PROBE("coord.left_before_its_part_was_done");
       }
     }
   }

@@ -7,7 +7,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::coord {
 
@@ -25,6 +27,7 @@ std::shared_ptr<SessionState> Sessions::find(std::uint64_t number) {
     return found->second;
   }
   if (number < next_ || is_closed_) {
+    CAIRN_PROBE("coord.packet_of_a_session_that_ended");
     return nullptr;
   }
   auto made = std::make_shared<SessionState>(*transport_, tree_, options_, lost_, number);
@@ -55,6 +58,7 @@ std::vector<std::shared_ptr<SessionState>> Sessions::join(const std::vector<Fail
         slot = std::make_shared<SessionState>(*transport_, tree_, options_, lost_, next_);
       }
       joined.push_back(slot);
+      CAIRN_ASSERT(slot->number() == next_, "sessions are joined in the order of their numbers");
       ++next_;
     }
   }
@@ -83,6 +87,7 @@ void Sessions::receive(std::size_t from, const Packet& packet) noexcept {
       say_left(from, decoded.head.session);
     }
   } catch (...) {  // Bytes that no rank of ours sends, or no memory: nobody may wait for what was in them.
+    CAIRN_PROBE("coord.packet_not_understood");
     for (const auto& session : all()) {
       session->fail(std::current_exception());
     }
@@ -101,6 +106,7 @@ void Sessions::take_lost(std::size_t from, const DecodedPacket& decoded, const P
 }
 
 void Sessions::say_left(std::size_t to, std::uint64_t number) const {
+  CAIRN_PROBE("coord.asked_about_a_session_that_ended");
   PacketHead head;
   head.session = number;
   head.kind = PacketKind::left;
@@ -148,6 +154,7 @@ void Sessions::close() noexcept {
     put(body, static_cast<std::uint32_t>(rank_));
     pass_on(std::make_shared<const std::string>(encode(farewell, body)), rank_);
   } catch (...) {  // No memory: the others wait until their deadline.
+    CAIRN_PROBE("coord.no_memory_for_a_farewell");
   }
 }
 
@@ -169,6 +176,7 @@ void Sessions::take_closed(std::size_t from, const DecodedPacket& decoded, const
     }
   }
   pass_on(packet, from);
+  CAIRN_PROBE("coord.another_rank_has_closed");
   for (const auto& session : all()) {
     miss_those_gone(*session);
   }

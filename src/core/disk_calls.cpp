@@ -15,6 +15,7 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/timers.hpp"
+#include "base/internal/probe.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/services.hpp"
 
@@ -139,6 +140,7 @@ void DiskCalls::change(const std::string& what, std::chrono::nanoseconds deadlin
   };
   const auto give_up = [commit, call, what, deadline] {
     const bool goes_on = commit->stop() == CommitState::State::committing;
+    CAIRN_PROBE("core.change_given_up");
     call.told.set();
     return too_late(what, deadline, goes_on ? "; it goes on" : "; nothing was changed");
   };

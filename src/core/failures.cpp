@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
 #include "coord/internal/of_peer.hpp"
 
 namespace cairn::core {
@@ -63,6 +64,7 @@ Asked asked_of(const boost::asio::cancellation_state& state, bool is_stopped) {
 }
 
 void rethrow_of(const std::exception_ptr& failure, std::string_view who, Asked asked) {
+  CAIRN_ASSERT(failure != nullptr, "what is thrown again has failed");
   const bool is_cancellation = async::is_cancelled(failure);
   const bool is_verdict = is_cancellation || is_verdict_of_another(failure);
   if (is_verdict && asked == Asked::to_stop) {
@@ -80,6 +82,7 @@ void rethrow_of(const std::exception_ptr& failure, std::string_view who, Asked a
 }
 
 std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem) {
+  CAIRN_ASSERT(failure != nullptr, "a problem is added to a failure");
   if (problem.empty() || async::is_cancelled(failure)) {
     return failure;
   }

@@ -11,6 +11,8 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "core/failures.hpp"
 
 namespace cairn::core {
@@ -41,6 +43,7 @@ const void* HandlerChecks::hand_over(std::size_t index, const Checkpointable& it
     return item.value();
   }
   Copy& copy = copies_[index];
+  CAIRN_ASSERT(copy.memory == nullptr, "a value is handed over once");
   copy.name = item.name();
   copy.memory = std::make_shared<WatchedMemory>(fmt::format("'{}' (handler {})", item.name(), handler.id()));
   WatchedMemory* memory = copy.memory.get();
@@ -73,6 +76,7 @@ void HandlerChecks::watch(std::size_t index) {
   try {
     copy.memory->watch();
   } catch (const std::system_error& error) {
+    CAIRN_PROBE("core.value_not_watched");
     left_out_.push_back(fmt::format("'{}' ({})", copy.name, error.what()));
   }
 }

@@ -10,6 +10,8 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::core {
 
@@ -47,6 +49,7 @@ Awaitable<> LoadJob::load() {
   // A load that was cancelled tells the others, and delivers its trace, as well.
   co_await boost::asio::this_coro::throw_if_cancelled(false);
   if (failure && joint_) {
+    CAIRN_PROBE("core.load_fails_for_all_ranks");
     joint_->fail(Operation::explain(failure));
   }
   meter().end_step(Step::fetch);
@@ -77,6 +80,7 @@ joint::RankValues LoadJob::rank_values() const {
 // Rank 0 alone asks the disk which checkpoint it is; the others open what it has found, by its metadata.
 Awaitable<> LoadJob::open_together() {
   joint::RankValues mine = rank_values();
+  CAIRN_ASSERT(joint_ != nullptr, "ranks open together what they load together");
   Awaitable<> agreeing = joint_->agree(std::move(mine));
   co_await std::move(agreeing);
   std::string metadata;
@@ -93,6 +97,7 @@ Awaitable<> LoadJob::open_together() {
   co_await open_source(metadata);
   // Once it is open: what is compared is what will be read, whatever takes its name meanwhile.
   if (!source().is_described_by(metadata)) {
+    CAIRN_PROBE("core.ranks_see_different_checkpoints");
     throw Error(Errc::not_found,
                 fmt::format("{} is another checkpoint here than at rank 0: it was replaced while all "
                             "ranks opened it, or they do not see one directory",
@@ -155,6 +160,7 @@ Awaitable<> LoadJob::attempt() {
   mark_prepared();
   std::vector<Awaitable<>> background;
   for (std::size_t i = 0; i < parts().size(); ++i) {
+    CAIRN_ASSERT(backgrounds[i].has_value(), "a part has begun before it is finished");
     background.push_back(finish_part(i, std::move(*backgrounds[i])));
   }
   co_await run_phase(background_lane(), std::move(background));
@@ -162,6 +168,7 @@ Awaitable<> LoadJob::attempt() {
 
 Awaitable<> LoadJob::begin_part(std::size_t index, Backgrounds* backgrounds) {
   const Part& part = parts()[index];
+  CAIRN_ASSERT(!(*backgrounds)[index].has_value(), "a part begins once");
   std::exception_ptr failure;
   try {
     Awaitable<Background<AnyValue>> blocking = part.registration->handler->load(context(part), part.wanted);
@@ -203,6 +210,7 @@ void LoadJob::rethrow_of_part(const std::exception_ptr& failure, const Part& par
 }
 
 void LoadJob::forget_attempt() {
+  CAIRN_PROBE("core.load_begins_again");
   const MutexLock lock(mutex_);
   loaded_ = Loaded();
 }

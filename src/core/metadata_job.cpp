@@ -11,6 +11,8 @@
 #include <boost/asio/this_coro.hpp>
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::core {
 namespace {
@@ -52,6 +54,7 @@ Awaitable<> MetadataJob::attempt() {
     std::function<void()> look = [&] { is_current = this->is_current(); };
     co_await run_call(std::move(look));
     if (!is_current) {
+      CAIRN_PROBE("core.replaced_while_it_was_described");
       std::rethrow_exception(missing_);  // It is not the item that lacks a file.
     }
   }
@@ -106,6 +109,7 @@ Awaitable<> MetadataJob::describe_part(std::size_t index) {
 
 void MetadataJob::note_problem(const Part& part, const std::exception_ptr& failure, ItemMetadata& answer,
                                Asked asked) {
+  CAIRN_ASSERT(failure != nullptr, "a problem is a failure that was caught");
   if (code_of(failure) == make_error_code(Errc::not_found)) {
     missing_ = failure;
   }

@@ -12,6 +12,8 @@
 
 #include "async/internal/thread_pool.hpp"
 #include "async/internal/thread_scope.hpp"
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/drop_later.hpp"
 #include "core/internal/busy_here.hpp"
@@ -78,6 +80,8 @@ bool Operation::runs_here() const noexcept {
 }
 
 void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
+  CAIRN_ASSERT(!done().has_happened() && !completion_.is_ending(),
+               "an operation is launched once, before its end");
   services_->operations.enter(shared_from_this());  // First: `close` must find all that runs, or refuse it.
   try {
     if (deadline > deadline.zero()) {
@@ -95,6 +99,7 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
     main_->spawn(
         run_to_end(shared_from_this(), std::move(work)));  // Last: what throws here has started nothing.
   } catch (...) {
+    CAIRN_PROBE("core.operation_not_launched");
     services_->operations.leave(this);
     throw;
   }
@@ -106,6 +111,7 @@ std::string Operation::waits_for() const {
 }
 
 void Operation::drive() noexcept {
+  CAIRN_ASSERT(blocking_ == BlockingPhase::by_caller, "only a caller that runs the blocking phase drives it");
   const DrivenHere here(*services_);
   coord::BorrowedCallerThread thread(services_->coordinator);
   if (!thread.is_wanted()) {
@@ -140,6 +146,7 @@ void Operation::stop(Errc reason, std::string_view why) noexcept {
   if (completion_.is_ending() || !stop_reason_.set(reason, why)) {
     return;
   }
+  CAIRN_PROBE("core.stopped");
   refuse_effect();  // First: what ends because of the cancellation must not be published.
   main_->cancel();
   const std::chrono::nanoseconds grace = services_->options.stop_grace;
@@ -165,6 +172,7 @@ void Operation::give_up() noexcept {
     return;
   }
   completion_.give_up();  // First: who sees the answer must see, too, that it is not the end.
+  CAIRN_PROBE("core.given_up");
   finish(verdict_without_end(stop_reason_.error()));
 }
 
@@ -175,6 +183,8 @@ std::exception_ptr Operation::verdict_without_end(const Error& reason) {
 void Operation::mark_prepared() {
   caller_memory_.end_blocking_phase();  // First: after `prepared` the caller may change the values.
   prepared().set();
+  CAIRN_ASSERT(!answered().has_happened() || completion_.is_ending(),
+               "an operation that was answered is ending");
   async::release_driver(strand_);  // Last: a caller that comes back from `drive` must find it prepared.
 }
 
@@ -196,6 +206,7 @@ void Operation::finish(const std::exception_ptr& failure) noexcept {
   }
   // All of this before the answer: a program that has heard it may start the next save, which must find a place, and
   // may read the metrics, which must count this one.
+  CAIRN_ASSERT(!decided().has_happened() && !answered().has_happened(), "an operation ends once");
   make_way();
   count_end(failure);
   // Before the memory: the answer is certain now, but may have to wait until a stuck system call has left the memory.
@@ -207,12 +218,15 @@ void Operation::finish(const std::exception_ptr& failure) noexcept {
   if (caller_memory_.is_to_the_end() || is_callers_turn) {
     released().on_complete(
         [self = shared_from_this(), failure](const std::exception_ptr&) { self->tell(failure); });
+    CAIRN_PROBE("core.answer_waits_for_the_callers_memory");
     return;
   }
   tell(failure);
 }
 
 void Operation::tell(const std::exception_ptr& failure) const noexcept {
+  CAIRN_ASSERT(decided().has_happened() && !answered().has_happened(),
+               "an answer is told once, and after it was decided");
   const async::ThreadScope telling(
       this);  // Who hears it may end the program, which waits for what is not told.
   completion_.answer(failure);
@@ -222,6 +236,8 @@ void Operation::tell(const std::exception_ptr& failure) const noexcept {
 void Operation::end(const std::exception_ptr& failure) noexcept {
   finish(stop_reason_.explain(failure));  // Does nothing when it was given up: its answer was told before.
   clear_up();  // Before `done`: who waits for that may count on nothing being left.
+  CAIRN_ASSERT(completion_.is_ending(), "an operation that is cleared up is ending");
+  CAIRN_ASSERT(!done().has_happened(), "an operation is done once");
   deadlines_.forget();
   done().set();
   services_->operations.leave(this);  // Last: until here `close` finds it among those that still run.

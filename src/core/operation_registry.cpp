@@ -8,6 +8,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/operation.hpp"
 
@@ -32,11 +34,16 @@ void OperationRegistry::require_open() const {
 void OperationRegistry::enter(const std::shared_ptr<Operation>& operation) {
   const MutexLock lock(mutex_);
   require_open();
+  CAIRN_ASSERT(std::find(operations_.begin(), operations_.end(), operation) == operations_.end(),
+               "an operation enters once");
   operations_.push_back(operation);
 }
 
 void OperationRegistry::leave(const Operation* operation) {
   const MutexLock lock(mutex_);
+  CAIRN_ASSERT(std::count_if(operations_.begin(), operations_.end(),
+                             [operation](const auto& entered) { return entered.get() == operation; }) == 1,
+               "an operation that leaves has entered");
   std::erase_if(operations_, [operation](const auto& entered) { return entered.get() == operation; });
 }
 
@@ -48,6 +55,8 @@ void OperationRegistry::enter(Call call) {
 }
 
 void OperationRegistry::lose(const std::string& path, const std::exception_ptr& failure) {
+  CAIRN_ASSERT(failure != nullptr, "a failure that is lost is one");
+  CAIRN_PROBE("core.failure_lost");
   {
     const MutexLock lock(mutex_);
     if (!lost_) {
@@ -77,6 +86,7 @@ void OperationRegistry::stop(Operations running) {
 }
 
 void OperationRegistry::stop_all(Operations running) const {
+  CAIRN_PROBE("core.closed_before_all_ended");
   stop(running);
   static_cast<void>(wait_for_all(running, {}, options_.stop_grace));
   // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs

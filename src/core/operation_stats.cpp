@@ -8,6 +8,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/probe.hpp"
+
 namespace cairn::core {
 
 OperationStats::OperationStats(const Services& services, const std::string& title,
@@ -43,6 +45,7 @@ std::string OperationStats::deliver_trace() const noexcept {
     meter_->deliver();
     return {};
   } catch (...) {
+    CAIRN_PROBE("core.trace_lost");
     return fmt::format("the trace is lost: {}", describe(std::current_exception()));
   }
 }

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "contract/internal/resolve.hpp"
 #include "core/drop_later.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -51,6 +53,7 @@ contract::Resources ReadJob::resources() noexcept {
 }
 
 void ReadJob::require_uuid() const {
+  CAIRN_ASSERT(source_ != nullptr, "a checkpoint is open when its uuid is looked at");
   const store::Manifest* manifest = source_->manifest();
   const std::string found = manifest == nullptr ? std::string() : store::to_string(manifest->uuid);
   if (!options_.uuid.empty() && options_.uuid != found) {
@@ -71,6 +74,7 @@ Awaitable<> ReadJob::open_source(std::string metadata) {
 }
 
 void ReadJob::choose_parts() {
+  CAIRN_ASSERT(source_ != nullptr && parts_.empty(), "the parts of a checkpoint are chosen once");
   const std::vector<store::SourceItem>& items = source_->items();
   if (requests_.empty()) {
     for (const store::SourceItem& item : items) {
@@ -101,6 +105,7 @@ void ReadJob::choose_parts() {
 }
 
 const Registration& ReadJob::resolve(const Part& part) const {
+  CAIRN_ASSERT(source_ != nullptr, "a handler is found for what is open");
   if (source_->manifest() == nullptr) {
     return contract::resolve_foreign(registry_, source_->files(""), part.wanted, options_.handler_options,
                                      source_->path().string());
@@ -165,6 +170,7 @@ bool ReadJob::is_current() const {
 void ReadJob::start_over() {
   meter().add_fallback("the checkpoint was replaced while it was read; the load began again",
                        path_.filename().string());
+  CAIRN_PROBE("core.load_starts_over");
   source_.reset();
   parts_.clear();
   staging::DataPlane& plane = this->plane();
@@ -196,6 +202,7 @@ Awaitable<> ReadJob::run_undisturbed() {
       std::rethrow_exception(
           is_overtaken ? with_context(failure, "the checkpoint was replaced during a joint load") : failure);
     }
+    CAIRN_ASSERT(restarts < store::kMostRestarts, "a load starts over a few times only");
     start_over();
   }
 }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "core/save_job.hpp"
 
 namespace cairn::core {
@@ -23,8 +25,12 @@ SaveQueue::Entered SaveQueue::enter(const std::shared_ptr<SaveJob>& save, io::Fi
   Entered entered{entry.turn, {}};
   const MutexLock lock(mutex_);
   bool is_oldest = true;
+  CAIRN_ASSERT(std::none_of(entries_.begin(), entries_.end(),
+                            [&save](const Entry& each) { return each.key == save.get(); }),
+               "a save enters the queue once");
   for (const Entry& earlier : entries_) {
     if (entry.series && earlier.series == entry.series && !std::exchange(is_oldest, false)) {
+      CAIRN_PROBE("core.save_passed_by_a_later_one");
       entered.passed.push_back(earlier.save.lock());
     }
   }
@@ -40,6 +46,7 @@ void SaveQueue::leave(const SaveJob* save) noexcept {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [save](const Entry& entry) { return entry.key == save; });
   if (found == entries_.end()) {
+    CAIRN_PROBE("core.save_given_up_before_its_turn");
     return;
   }
   entries_.erase(found);

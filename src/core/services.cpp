@@ -13,6 +13,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/limits.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::core {
 namespace {
@@ -33,6 +34,7 @@ void detach_thread(const Work& work) noexcept {
       std::thread(work).detach();
       is_started = true;
     } catch (...) {  // std::system_error, std::bad_alloc: the limits of the system, which others share.
+      CAIRN_PROBE("core.no_thread_to_end_services");
       std::this_thread::sleep_for(kThreadRetry);
     }
   }

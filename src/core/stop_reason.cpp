@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::core {
 
 bool StopReason::set(Errc reason, std::string_view why) {
   const MutexLock lock(mutex_);
   if (reason_) {
+    CAIRN_PROBE("core.stopped_again");
     return false;
   }
   reason_.emplace(reason, fmt::format("{}: {}", what_, why));

@@ -9,6 +9,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+
 namespace cairn::core {
 namespace {
 
@@ -18,6 +20,7 @@ constexpr std::size_t kCoroutineThreads = 2;
 constexpr std::size_t kMostThreads = 1024;
 
 std::size_t worker_threads(const ContextOptions& options, std::size_t ranks) {
+  CAIRN_ASSERT(ranks > 0, "a machine has one rank at least");
   return options.worker_threads != 0 ? options.worker_threads
                                      : std::max<std::size_t>(std::thread::hardware_concurrency() / ranks, 1);
 }

@@ -11,6 +11,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/xxh3.hpp"
 
 namespace cairn::io {
@@ -42,6 +43,7 @@ ChunkHasher& ChunkHasher::operator=(ChunkHasher&&) noexcept = default;
 void ChunkHasher::update(std::span<const std::byte> bytes) {
   stream_->digest.size_bytes += bytes.size();
   while (!bytes.empty()) {
+    CAIRN_ASSERT(stream_->pending_bytes < kChunkBytes, "a chunk that is full has been hashed");
     const std::size_t taken = std::min(bytes.size(), kChunkBytes - stream_->pending_bytes);
     if (taken == kChunkBytes) {
       stream_->digest.chunks.push_back(hash_chunk(bytes.first(taken)));  // A whole chunk needs no state.
@@ -63,6 +65,8 @@ FileDigest ChunkHasher::finish(std::string path) {
     stream_->digest.chunks.push_back(XXH3_64bits_digest(&stream_->state));
   }
   FileDigest digest = std::move(stream_->digest);
+  CAIRN_ASSERT(digest.chunks.size() == chunk_count(digest.size_bytes),
+               "a file has a hash for each of its chunks");
   digest.path = std::move(path);
   stream_ = std::make_unique<Stream>();
   return digest;
@@ -70,6 +74,9 @@ FileDigest ChunkHasher::finish(std::string path) {
 
 void verify_chunks(std::string_view path, std::uint64_t offset_bytes, std::span<const std::byte> data,
                    const FileDigest& digest) {
+  CAIRN_ASSERT(offset_bytes % kChunkBytes == 0, "bytes are compared from the begin of a chunk on");
+  CAIRN_ASSERT(data.empty() || offset_bytes / kChunkBytes < digest.chunks.size(),
+               "there are hashes for the bytes that are compared");
   for_each_chunk(offset_bytes, data, [&](std::uint64_t index, std::span<const std::byte> chunk) {
     if (hash_chunk(chunk) != digest.chunks.at(index)) {
       const std::uint64_t begin = index * kChunkBytes;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::io {
@@ -43,6 +44,7 @@ FileHandle open_direct(const Directory& directory, std::string_view relative, co
     return syscalls.open_beneath(directory.fd(), name.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW, 0);
   });
   if (fd < 0) {
+    CAIRN_PROBE("io.open_direct_refused");
     refusal = why_not_direct(std::error_code(-fd, std::system_category()));
     return {};
   }

@@ -8,6 +8,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/direct.hpp"
 #include "io/internal/page_cache.hpp"
 #include "io/internal/transfer.hpp"
@@ -36,8 +38,9 @@ void DiskFile::open_direct(const Open& open) {
     is_direct_ = true;
   } catch (const Error& error) {
     if (error.code().category() != std::system_category()) {
-      throw;  // Another file than the one that was opened before.
+      throw;
     }
+    CAIRN_PROBE("io.read_file_not_opened_direct");
     refusal_ = io::why_not_direct(error.code());
   }
 }
@@ -54,6 +57,7 @@ void DiskFile::read_now(std::uint64_t offset, std::span<std::byte> data) const {
 Background<> DiskFile::read(std::uint64_t offset, std::span<std::byte> data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data.data());
   if (is_direct_ && (address | data.size() | offset) % kDirectBytes == 0) {
+    CAIRN_ASSERT(direct_.is_open(), "a file that is read past the page cache has a descriptor for that");
     try {
       co_await read_exact(engine_, direct_.fd(), data, offset, path_, kDirectBytes);
       direct_bytes_ += data.size();
@@ -62,6 +66,7 @@ Background<> DiskFile::read(std::uint64_t offset, std::span<std::byte> data) {
       if (!is_direct_refusal(error.code())) {
         throw;
       }
+      CAIRN_PROBE("io.direct_read_refused");
       is_direct_ = false;
       refusal_ = io::why_not_direct(error.code());
     }

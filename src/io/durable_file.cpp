@@ -15,7 +15,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/checked.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/direct.hpp"
 #include "io/internal/mapped_file.hpp"
@@ -53,6 +55,7 @@ bool reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::
   const int result = uninterrupted([&] { return syscalls.allocate(file.fd(), size); });
   // EPERM: a sandbox that does not know the call. Where the file itself refuses, the next call does, too.
   if (result == -EOPNOTSUPP || result == -ENOSYS || result == -EPERM) {
+    CAIRN_PROBE("io.no_fallocate");
     // Without blocks of its own, but with its final size: extending writes would be serialised.
     require(uninterrupted([&] { return syscalls.truncate(file.fd(), size); }), "ftruncate", path);
     return false;
@@ -69,6 +72,7 @@ struct DirectPart {
 
 DirectPart direct_part(const std::byte* data, std::size_t size, std::uint64_t offset) {
   const auto head = static_cast<std::size_t>(round_up(offset, std::uint64_t{kDirectBytes}) - offset);
+  CAIRN_ASSERT(head < kDirectBytes, "no more than a block lies before the first boundary of a block");
   if (head >= size || address_of(data + head) % kDirectBytes != 0) {
     return {};
   }
@@ -83,6 +87,8 @@ void DurableFile::put(const State& state, std::uint64_t offset, std::span<const 
     throw_errno(EFBIG, "write", state.path);
   }
   std::byte* const place = memory.data() + offset;
+  CAIRN_ASSERT(place >= memory.data() && place + data.size() <= memory.data() + memory.size(),
+               "what is put lies within the file's memory");
   if (place != data.data()) {
     std::copy(data.begin(), data.end(), place);
   }
@@ -114,6 +120,8 @@ DurableFile DurableFile::create(Engine& engine, const Directory& directory, std:
       fill_in_place(*state, options);
     }
   }
+  CAIRN_ASSERT(!state->memory || state->memory->size() == expected,
+               "a file that is filled in place has the size that was expected");
   return DurableFile(std::move(state));
 }
 
@@ -128,6 +136,7 @@ DurableFile DurableFile::reuse(Engine& engine, FileHandle file, std::filesystem:
 
 void DurableFile::fill_in_place(State& state, const NewFileOptions& options) {
   const std::uint64_t bytes = options.expected_bytes;
+  CAIRN_ASSERT(!state.memory, "a file is mapped once");
   state.memory = options.mappings != nullptr
                      ? options.mappings->map(state.buffered, bytes, state.path, state.refusal)
                      : map_to_fill(state.buffered, bytes, state.refusal);
@@ -171,14 +180,21 @@ Background<> DurableFile::run_write(std::shared_ptr<State> state, std::uint64_t 
   if (state->is_finished) {
     throw Error(Errc::closed, fmt::format("write {}", state->path.string()));
   }
+  CAIRN_ASSERT(state->memory || state->buffered.is_open(),
+               "a file that is not finished has memory or a descriptor");
   if (state->memory) {
     put(*state, offset, data);
     co_return;
   }
   DirectPart part = state->is_direct ? direct_part(data.data(), data.size(), offset) : DirectPart{};
+  CAIRN_ASSERT(part.begin <= part.end && part.end <= data.size(),
+               "the part that goes past the page cache lies within the write");
   std::exception_ptr failure;
   try {
     if (part.begin < part.end) {
+      CAIRN_ASSERT(state->direct.is_open(), "a write past the page cache has a descriptor for that");
+      CAIRN_ASSERT((offset + part.begin) % kDirectBytes == 0,
+                   "a write past the page cache begins at a block of the file");
       co_await write_exact(state->engine, state->direct.fd(), data.subspan(part.begin, part.end - part.begin),
                            offset + part.begin, state->path, kDirectBytes);
       state->direct_bytes += part.end - part.begin;
@@ -189,6 +205,7 @@ Background<> DurableFile::run_write(std::shared_ptr<State> state, std::uint64_t 
     }
     // Refused: the open accepted O_DIRECT, but a write does not. No page of the cache holds this range, so
     // writing it through the cache is as good; the pieces that did go out are written again.
+    CAIRN_PROBE("io.direct_write_refused");
     state->is_direct = false;
     state->refused_a_write = true;
     part = {};
@@ -215,9 +232,11 @@ Background<> DurableFile::run_finish(std::shared_ptr<State> state, std::uint64_t
     throw Error(Errc::closed, fmt::format("finish {}", state->path.string()));
   }
   if (state->is_poisoned) {
+    CAIRN_PROBE("io.finish_of_poisoned_file");
     throw Error(Errc::io_failure, fmt::format("finish {}: an earlier write failed", state->path.string()));
   }
   if (state->memory) {  // There is no disk that it could miss.
+    CAIRN_ASSERT(!state->buffered.is_open(), "a file that is filled where it lies keeps no descriptor");
     if (final_bytes != state->memory->size()) {
       throw Error(Errc::io_failure, fmt::format("finish {}: it has {} bytes, not {}", state->path.string(),
                                                 state->memory->size(), final_bytes));
@@ -235,6 +254,7 @@ Background<> DurableFile::run_finish(std::shared_ptr<State> state, std::uint64_t
         uninterrupted([&] { return state->buffered.syscalls().truncate(state->buffered.fd(), final_bytes); }),
         "ftruncate", state->path);
   }
+  CAIRN_ASSERT(!state->is_poisoned, "a file whose write has failed is never synced");
   co_await sync_data(state->engine, state->buffered.fd(), state->path);
   const int direct_result = state->direct.close();
   const int buffered_result = state->buffered.close();

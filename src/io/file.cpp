@@ -13,6 +13,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "io/internal/remove_directory.hpp"
@@ -48,6 +50,7 @@ void with_directory(const Directory& top, const std::string& path, Use use) {
 void remove_below(const Directory& top, const std::string& path, std::span<const std::string_view> last,
                   const RemoveFile& remove, int depth) {
   if (depth > kMostDepth) {
+    CAIRN_PROBE("io.tree_too_deep_to_remove");
     throw Error(std::error_code(ELOOP, std::system_category()),
                 fmt::format("remove {}", (top.path() / path).string()));
   }
@@ -131,6 +134,7 @@ int FileHandle::close() noexcept {
     return 0;
   }
   const int result = syscalls_->close(std::exchange(fd_, -1));
+  CAIRN_ASSERT(fd_ < 0, "a descriptor is closed once");
   return result == -EINTR ? 0 : result;  // Linux has closed it; closing again could hit another file.
 }
 
@@ -202,11 +206,13 @@ Directory Directory::make_directory(std::string_view name, std::uint32_t mode) c
       return made;
     }
   } catch (...) {
+    CAIRN_PROBE("io.made_directory_not_opened");
     syscalls().unlink_at(fd(), text.c_str(),
                          true);  // Nobody else would know of it; what has something in it stays.
     throw;
   }
   // Or what is in it would go with a save that fails.
+  CAIRN_PROBE("io.made_directory_was_taken");
   throw Error(Errc::io_failure,
               fmt::format("mkdir {}: another directory has taken its name", (path_ / name).string()));
 }
@@ -339,6 +345,7 @@ bool Directory::is_replaced() const {
     return id_of(Directory::open(syscalls(), path_)) != id_of(*this);
   } catch (const Error& error) {
     if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory) {
+      CAIRN_PROBE("io.directory_is_gone");
       return true;
     }
     throw;
@@ -358,8 +365,11 @@ void read_all(const FileHandle& file, std::span<std::byte> data, std::uint64_t o
       throw_errno(static_cast<int>(-moved), "read", path, offset);
     }
     if (moved == 0) {
+      CAIRN_PROBE("io.read_past_the_end");
       throw Error(Errc::io_failure, fmt::format("read {} at {}: the file ends here", path.string(), offset));
     }
+    CAIRN_ASSERT(static_cast<std::size_t>(moved) <= data.size(),
+                 "the system reads no more than it is asked for");
     data = data.subspan(static_cast<std::size_t>(moved));
     offset += static_cast<std::uint64_t>(moved);
   }
@@ -377,6 +387,8 @@ void write_all(const FileHandle& file, std::span<const std::byte> data, std::uin
       throw Error(Errc::io_failure,
                   fmt::format("write {} at {}: nothing was written", path.string(), offset));
     }
+    CAIRN_ASSERT(static_cast<std::size_t>(moved) <= data.size(),
+                 "the system writes no more than it is given");
     data = data.subspan(static_cast<std::size_t>(moved));
     offset += static_cast<std::uint64_t>(moved);
   }

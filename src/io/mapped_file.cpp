@@ -12,6 +12,8 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/aligned_memory.hpp"
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::io {
 namespace {
@@ -71,10 +73,12 @@ std::shared_ptr<const std::span<std::byte>> map_to_fill(const FileHandle& file, 
   const auto size = static_cast<std::size_t>(bytes);
   std::byte* memory = nullptr;
   if (const int result = file.syscalls().map(file.fd(), size, memory); result < 0) {
+    CAIRN_PROBE("io.file_cannot_be_mapped");
     refusal =
         fmt::format("it cannot be mapped ({})", std::error_code(-result, std::system_category()).message());
     return nullptr;
   }
+  CAIRN_ASSERT(memory != nullptr, "a mapping that was made has an address");
   mapping->bytes = {memory, size};
   return {mapping, &mapping->bytes};
 }

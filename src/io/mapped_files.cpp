@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/internal/aligned_memory.hpp"
+#include "base/internal/assert.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/mapped_file.hpp"
 
@@ -20,6 +21,7 @@ struct Beginning {
 std::shared_ptr<const std::span<std::byte>> first_of(std::shared_ptr<const std::span<std::byte>> whole,
                                                      std::size_t bytes) {
   const auto part = std::make_shared<Beginning>();
+  CAIRN_ASSERT(bytes <= whole->size(), "the beginning of a mapping is no longer than the mapping");
   part->bytes = whole->first(bytes);
   part->whole = std::move(whole);
   return {part, &part->bytes};
@@ -88,6 +90,7 @@ void MappedFiles::begin_round() {
   ++round_;
   for (auto each = entries_.begin(); each != entries_.end();) {
     const auto next = std::next(each);
+    CAIRN_ASSERT(each->second.round <= round_, "no mapping was used in a round that has not begun");
     if (each->second.round + kRounds < round_) {
       gone.insert(entries_.extract(each));
     }

@@ -14,6 +14,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::io {
@@ -56,6 +58,8 @@ ReplacingFile::ReplacingFile(Syscalls& syscalls, const std::filesystem::path& pa
                   fmt::format("{}: every temporary file was removed at once", path.string()));
     }
   }
+  CAIRN_ASSERT(!temporary_.empty() && file_.is_open(),
+               "a file that is to replace another has a name and a descriptor");
   contents_.emplace(directory_, temporary_, file_, path_);
 }
 
@@ -94,6 +98,7 @@ bool ReplacingFile::try_create() {
   std::string temporary = fmt::format("{}{:016x}{}", begin_, number, kEnd);
   file_ = directory_.create_file(temporary);
   if (directory_.syscalls().try_lock(file_.fd()) == -EAGAIN) {
+    CAIRN_PROBE("io.temporary_was_taken_for_left_over");
     return false;
   }
   temporary_ = std::move(temporary);
@@ -102,6 +107,7 @@ bool ReplacingFile::try_create() {
 
 void ReplacingFile::publish() {
   Syscalls& syscalls = directory_.syscalls();
+  CAIRN_ASSERT(!temporary_.empty(), "a file is published once, from the name that it was made under");
   contents_->finish();
   require(uninterrupted([&] { return syscalls.sync(file_.fd()); }), "fsync", path_);
   directory_.rename(temporary_, directory_, path_.filename().native(), RenameMode::replace);

@@ -12,6 +12,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/mapped_file.hpp"
 
@@ -58,6 +59,7 @@ std::shared_ptr<const std::span<const std::byte>> map_shared(Syscalls& syscalls,
   }
   found.resize(static_cast<std::size_t>(length));
   if (found != wanted) {
+    CAIRN_PROBE("io.shared_memory_is_another");
     throw Error(Errc::io_failure, fmt::format("{} is not '{}'", path, key.name));
   }
   constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY;

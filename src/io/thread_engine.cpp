@@ -7,7 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 #include "base/internal/thread.hpp"
 #include "io/internal/engine_share.hpp"
 #include "io/internal/request_queue.hpp"
@@ -50,6 +52,7 @@ class Crew {
     {
       const MutexLock lock(mutex_);
       EngineShare::Part& part = part_of(request);
+      CAIRN_ASSERT(part.at_work <= most_, "no share has more requests at work than it may have");
       if (part.at_work == most_) {
         part.waiting.push(request);
         return;
@@ -60,6 +63,7 @@ class Crew {
         try {
           threads_.push_back(start());
         } catch (...) {  // No thread to be had: those that are there will come to it.
+          CAIRN_PROBE("io.no_thread_for_requests");
         }
       }
     }
@@ -91,6 +95,7 @@ class Crew {
         return;
       }
       Request& request = queue_.pop();
+      CAIRN_ASSERT(pending_ > 0, "a request that is queued is counted");
       lock.unlock();
       const std::int64_t result = perform(request);
       lock.lock();
@@ -109,6 +114,7 @@ class Crew {
   /// One of the share is done: the next of it comes behind what others have asked for meanwhile. The calling thread
   /// looks at the queue next, so nobody is woken.
   void make_room(EngineShare::Part& part) noexcept CAIRN_REQUIRES(mutex_) {
+    CAIRN_ASSERT(part.at_work > 0 && pending_ > 0, "a request that is done was at work");
     if (part.waiting.is_empty()) {
       --part.at_work;
       --pending_;

@@ -19,7 +19,9 @@
 
 #include "async/internal/sleep.hpp"
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::io {
@@ -96,6 +98,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     const auto keep = shared_from_this();
     auto left = static_cast<std::size_t>(
         std::count_if(pieces_.begin(), pieces_.end(), [](const Piece& piece) { return piece.is_put_off; }));
+    CAIRN_ASSERT(left > 0, "a transfer goes on for pieces that were put off");
     expect(left, keep);
     for (Piece& piece : pieces_) {
       if (piece.is_put_off) {
@@ -137,6 +140,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
       const bool is_passing = result == -EINTR || result == -EAGAIN;
       if (is_passing && ++piece.attempts < kMostTransferAttempts) {
         if (result == -EAGAIN && pause_before(piece.attempts).count() != 0) {
+          CAIRN_PROBE("io.transfer_put_off");
           piece.is_put_off = true;
           finish_piece(piece, 0);
         } else {
@@ -148,18 +152,21 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
       return;
     }
     std::size_t moved = std::min(static_cast<std::size_t>(result), piece.size);
+    CAIRN_ASSERT(span_.alignment_bytes > 0, "pieces are aligned to a byte at least");
     if (moved < piece.size) {
       moved -= moved % span_.alignment_bytes;  // O_DIRECT can only go on from a boundary.
     }
     if (moved == 0) {
       const bool is_hopeless = result == 0 && span_.operation == Operation::read;  // The end of the file.
       if (!is_hopeless && ++piece.empty_writes < kMostEmptyWrites) {
+        CAIRN_PROBE("io.empty_write_repeated");
         engine_.submit(piece);
       } else {
         finish_piece(piece, kNothingMoved);
       }
       return;
     }
+    CAIRN_ASSERT(moved <= piece.size, "a piece moves no more than it has");
     piece.data += moved;
     piece.size -= moved;
     piece.offset += moved;
@@ -174,6 +181,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   /// So many pieces are under way from now on; the last of them drops `self`.
   void expect(std::size_t pieces, std::shared_ptr<Transfer> self) {
     const MutexLock lock(mutex_);
+    CAIRN_ASSERT(active_ == 0 && self_ == nullptr, "a transfer is under way once");
     active_ = pieces;
     self_ = std::move(self);
   }
@@ -183,6 +191,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     {
       const MutexLock lock(mutex_);
       const bool is_sync = span_.operation == Operation::sync_data;
+      CAIRN_ASSERT(next_ <= span_.size, "no piece lies beyond the transfer");
       if (error_ != 0 || (!is_sync && next_ == span_.size)) {
         piece.size = 0;
       } else {
@@ -204,6 +213,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     std::uint64_t offset = 0;
     {
       const MutexLock lock(mutex_);
+      CAIRN_ASSERT(active_ > 0, "a piece ends once");
       if (error != 0 && error_ == 0) {
         error_ = error;
         error_offset_ = piece.offset;
@@ -215,11 +225,13 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
       error = error_;
       offset = error_offset_;
     }
+    CAIRN_ASSERT(resume_.has_value(), "whoever waits for a transfer is resumed once");
     const async::Resume resume = *std::exchange(resume_, std::nullopt);
     std::exception_ptr failed;
     try {
       failed = failure(error, offset);
     } catch (...) {
+      CAIRN_PROBE("io.no_memory_for_a_failure");
       failed = std::current_exception();  // No memory for the words.
     }
     resume(std::move(failed));  // The waiting coroutine may already run on another thread.

@@ -18,7 +18,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 #include "base/internal/thread.hpp"
 #include "io/internal/engine_share.hpp"
 #include "io/internal/request_queue.hpp"
@@ -102,6 +104,7 @@ class UringEngine final : public Engine {
       }
     }
     if (!is_taken) {
+      CAIRN_PROBE("io.ring_is_closed");
       threads_->submit(request);
     } else if (was_empty && std::this_thread::get_id() != thread_.get_id()) {
       wake();  // Otherwise a wake-up for what lies in the inbox is on its way, or the loop looks at it next.
@@ -128,10 +131,12 @@ class UringEngine final : public Engine {
       wait();
       reap();
     }
+    CAIRN_ASSERT(in_flight_ == 0 || refusal_ != 0, "a ring that was not refused ends with nothing in flight");
     while (in_flight_ > 0) {  // The ring was refused; what the kernel holds ends all the same.
       std::this_thread::sleep_for(kLookAgain);
       reap();
     }
+    CAIRN_ASSERT(in_flight_ == 0, "the kernel holds nothing of a ring that is closed");
     close_ring(ring_);
   }
 
@@ -145,6 +150,8 @@ class UringEngine final : public Engine {
 
   /// Leaves all to the threads that the kernel does not hold.
   void refuse(int error) noexcept {
+    CAIRN_ASSERT(error > 0, "a ring is refused for a reason");
+    CAIRN_PROBE("io.ring_refused");
     refusal_ = error;
     for (Request* request : offered_) {
       if (request != nullptr) {
@@ -170,6 +177,7 @@ class UringEngine final : public Engine {
   /// Takes a request that the kernel had no thread for: nobody else cancels any.
   void drop(Request& request) noexcept {
     if (request.operation == Operation::sync_data) {
+      CAIRN_PROBE("io.sync_cancelled_by_kernel");
       request.done(request,
                    -ECANCELED);  // It may be the file system's answer: no sync follows one that has failed.
     } else {
@@ -179,6 +187,7 @@ class UringEngine final : public Engine {
 
   void arm_wake() noexcept {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);  // There is room: the ring has an entry more than depth_.
+    CAIRN_ASSERT(sqe != nullptr, "the ring has an entry for the wake-up");
     io_uring_prep_read(sqe, wake_fd_, &wake_count_, sizeof(wake_count_), 0);
     io_uring_sqe_set_data(sqe, nullptr);
     offered_.push_back(nullptr);
@@ -186,12 +195,14 @@ class UringEngine final : public Engine {
 
   void fill_ring() noexcept {
     while (!backlog_.is_empty()) {
+      CAIRN_ASSERT(in_flight_ <= depth_, "the ring holds no more requests than it was made for");
       if (in_flight_ == depth_) {
         pass_on(backlog_.pop());
         continue;
       }
       io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
       if (sqe == nullptr) {
+        CAIRN_PROBE("io.ring_has_no_entry");
         return;
       }
       Request& request = backlog_.pop();
@@ -209,6 +220,7 @@ class UringEngine final : public Engine {
   /// The ring is full. A request waits for those of its own share, but not for others', which may never come back.
   void pass_on(Request& request) noexcept {
     EngineShare::Part& part = part_of(request);
+    CAIRN_ASSERT(part.at_work <= in_flight_, "what a share has in the ring is in flight");
     if (part.at_work == in_flight_) {
       part.waiting.push(request);
     } else {
@@ -229,8 +241,10 @@ class UringEngine final : public Engine {
 
   /// A request has left the ring, and makes room for one that waits for it.
   void take_out(const Request& request) noexcept {
+    CAIRN_ASSERT(in_flight_ > 0, "a request that leaves the ring was in flight");
     --in_flight_;
     EngineShare::Part& part = part_of(request);
+    CAIRN_ASSERT(part.at_work > 0, "a request that leaves the ring was counted with its share");
     --part.at_work;
     if (!part.waiting.is_empty()) {
       backlog_.push(part.waiting.pop());
@@ -258,6 +272,8 @@ class UringEngine final : public Engine {
   void wait() noexcept {
     const int result = io_uring_submit_and_wait(&ring_, 1);
     if (result >= 0) {
+      CAIRN_ASSERT(static_cast<std::size_t>(result) <= offered_.size(),
+                   "the kernel takes no more requests than it was offered");
       offered_.erase(offered_.begin(), offered_.begin() + result);
     } else if (is_refusal(-result)) {
       refuse(-result);
@@ -280,6 +296,7 @@ class UringEngine final : public Engine {
       }
       take_out(*request);
       if (result == -ECANCELED) {
+        CAIRN_PROBE("io.request_cancelled_by_kernel");
         refuse(ECANCELED);
         drop(*request);
       } else {

@@ -9,7 +9,9 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/aligned_memory.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/direct.hpp"
 #include "io/internal/engine.hpp"
@@ -40,6 +42,7 @@ struct WriteBehind::State {
   void append(std::span<const std::byte> data) {
     while (!data.empty()) {
       Piece& piece = pieces[next];
+      CAIRN_ASSERT(filled < kBehindBytes, "a piece that is full was written");
       if (piece.memory.size() == 0) {
         piece.memory = AlignedMemory(kBehindBytes);
       }
@@ -70,6 +73,7 @@ struct WriteBehind::State {
  private:
   void write(Piece& piece) {
     const std::uint64_t offset = bytes;
+    CAIRN_ASSERT(offset % kBehindBytes == 0, "pieces are written one behind the other, whole");
     if (offset == kMinDirectBytes) {
       begin_direct();
     }
@@ -81,6 +85,7 @@ struct WriteBehind::State {
       reserved = bytes + kReservedBytes;  // Where that fails the writes will say why, or do without.
       static_cast<void>(uninterrupted([&] { return file.syscalls().allocate(file.fd(), reserved); }));
     }
+    CAIRN_ASSERT(!piece.is_at_work, "the memory of a piece is not used while it is written");
     piece.operation = Operation::write;
     piece.fd = direct.fd();
     piece.data = piece.memory.data();
@@ -98,6 +103,7 @@ struct WriteBehind::State {
     std::string refusal;
     direct = open_direct(directory, name, file, refusal);
     if (!direct.is_open()) {
+      CAIRN_PROBE("io.write_behind_through_cache");
       return;
     }
     EngineOptions options;
@@ -106,6 +112,7 @@ struct WriteBehind::State {
     try {
       engine = make_engine(EngineKind::threads, options).engine;
     } catch (const Error&) {
+      CAIRN_PROBE("io.write_behind_without_threads");
       // No thread is to be had: the page cache has the rest.
     }
   }
@@ -127,6 +134,7 @@ struct WriteBehind::State {
     }
     const std::size_t size = std::exchange(piece.size, 0);
     if (piece.result != static_cast<std::int64_t>(size)) {
+      CAIRN_PROBE("io.write_behind_again");
       write_through_cache(piece, size, piece.offset);  // Which tries again, or says what is wrong.
     }
     piece.result = 0;

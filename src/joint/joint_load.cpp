@@ -9,6 +9,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "joint/internal/sessions.hpp"
 
 namespace cairn::joint {
@@ -17,6 +19,7 @@ namespace {
 /// A load needs only the first: no rank has a last word in it.
 coord::Session join_first_of_two(coord::Coordinator& coordinator) {
   std::vector<coord::Session> sessions = join_next(coordinator);
+  CAIRN_ASSERT(sessions.size() == 2, "a load and a save take as many sessions");
   sessions[1].leave();
   return std::move(sessions[0]);
 }
@@ -32,6 +35,7 @@ JointLoad::JointLoad(coord::Coordinator& coordinator)
 
 JointLoad::~JointLoad() {
   if (!has_ended_) {
+    CAIRN_PROBE("joint.load_dropped");
     fail(std::make_exception_ptr(Error(Errc::closed, "the load was dropped")));
   }
   work_.leave_later();
@@ -43,6 +47,7 @@ Awaitable<> JointLoad::agree(RankValues rank_values) {
       channel.reduce(encode_rank_values(rank_, "load", rank_values), merge_rank_values);
   const std::string merged = co_await std::move(reducing);
   if (const std::optional<Disagreement> difference = difference_in(merged)) {
+    CAIRN_PROBE("joint.ranks_load_different_things");
     const Error error(Errc::invalid_argument,
                       fmt::format("the ranks do not load the same: {}", difference->text));
     listener_.note_own_failure();
@@ -56,6 +61,7 @@ Awaitable<std::string> JointLoad::share(std::string text) const {
 }
 
 Awaitable<> JointLoad::end() {
+  CAIRN_ASSERT(!has_ended_, "a load ends once");
   coord::Channel channel = work_.channel("end");
   Awaitable<std::vector<std::string>> all = channel.gather("");
   static_cast<void>(co_await std::move(all));

@@ -9,7 +9,9 @@
 #include "cairn/base/error.hpp"
 #include "cairn/base/hash.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 #include "coord/internal/of_peer.hpp"
 #include "joint/internal/sessions.hpp"
 
@@ -59,6 +61,7 @@ Awaitable<> require_agreement(std::shared_ptr<const coord::Session> work, coord:
   const std::string answer = co_await std::move(merged);
   std::optional<Disagreement> difference = difference_in(answer);
   if (difference && difference->what == kOptions) {
+    CAIRN_PROBE("joint.options_differ");
     static_cast<void>(channel.broadcast(std::string(1, kSayOptions)));
     Awaitable<std::string> saying = gather_options(work, std::move(options));
     const std::string words = co_await std::move(saying);
@@ -67,6 +70,7 @@ Awaitable<> require_agreement(std::shared_ptr<const coord::Session> work, coord:
     }
   }
   if (difference) {
+    CAIRN_PROBE("joint.ranks_save_different_things");
     channel.refuse_together(
         Error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", difference->text)));
   }
@@ -128,6 +132,7 @@ Awaitable<Verdict> decode_verdict(Awaitable<std::string> told) {
 /// Returns the verdict that rank 0 tells the others of its failure.
 Verdict verdict_of(const std::exception_ptr& why) {
   const std::optional<std::error_code> code = code_of(why);
+  CAIRN_ASSERT(why != nullptr, "a save is not committed for a reason");
   Verdict verdict(code == Errc::commit_unknown ? Verdict::Kind::unknown : Verdict::Kind::aborted, "");
   verdict.is_superseded = code == Errc::superseded;
   verdict.is_peer_lost = code == Errc::peer_lost;
@@ -156,6 +161,7 @@ JointSave::JointSave(const coord::Coordinator& coordinator, std::vector<coord::S
       work_(std::make_shared<coord::Session>(std::move(sessions[0]))),
       last_word_(std::move(sessions[1])),
       uuid_(uuid_of(coordinator.job(), work_->number())) {
+  CAIRN_ASSERT(sessions.size() == 2, "a save has a session for its work and one for its verdict");
   if (!is_primary()) {
     created_ = work_->channel("directory").broadcast("");
     verdict_ = last_word_.channel("verdict").broadcast("");
@@ -182,6 +188,7 @@ void JointSave::fail(const std::exception_ptr& why) noexcept {
     try {
       send_verdict(verdict_of(why));
     } catch (...) {  // No memory for a sentence.
+      CAIRN_PROBE("joint.no_memory_for_a_verdict");
       send_verdict(Verdict());
     }
   }
@@ -203,6 +210,7 @@ void JointSave::on_failure(FailureListener::Work work) {
 
 Awaitable<> JointSave::agree(RankValues rank_values, const RankValues& options, Word word) {
   coord::Channel channel = work_->channel("claims");
+  CAIRN_ASSERT(!has_voted_, "ranks agree before any of them votes");
   rank_values.emplace_back(kOptions, hash_of(options));
   Awaitable<std::string> merged =
       channel.reduce(encode_rank_values(rank_, "save", rank_values), merge_rank_values);
@@ -215,14 +223,17 @@ Awaitable<> JointSave::agree(RankValues rank_values, const RankValues& options, 
 }
 
 void JointSave::send_created() {
+  CAIRN_ASSERT(is_primary(), "rank 0 makes the directory");
   static_cast<void>(work_->channel("directory").broadcast(""));
 }
 
 Awaitable<> JointSave::receive_created() {
+  CAIRN_ASSERT(!is_primary() && created_.has_value(), "the other ranks hear of the directory");
   return discard_text(std::move(*created_));
 }
 
 void JointSave::vote(std::span<const store::FileEntry> files) {
+  CAIRN_ASSERT(!is_primary() && !has_voted_, "each rank but rank 0 votes once");
   std::string text;
   for (const store::FileEntry& file : files) {
     put_text(text, file.path);
@@ -235,10 +246,12 @@ void JointSave::vote(std::span<const store::FileEntry> files) {
 }
 
 Awaitable<std::vector<store::FileEntry>> JointSave::collect_votes() {
+  CAIRN_ASSERT(is_primary(), "rank 0 collects the votes");
   return decode_votes(work_->channel("votes").gather(""));
 }
 
 void JointSave::send_verdict(const Verdict& verdict) noexcept {
+  CAIRN_ASSERT(is_primary(), "rank 0 gives the verdict");
   if (is_verdict_sent_.exchange(true)) {
     return;
   }
@@ -252,11 +265,13 @@ void JointSave::send_verdict(const Verdict& verdict) noexcept {
     put_text(text, verdict.words);
     static_cast<void>(last_word_.channel("verdict").broadcast(std::move(text)));
   } catch (...) {  // No memory: the others let the disk decide.
+    CAIRN_PROBE("joint.verdict_not_sent");
     last_word_.fail(std::current_exception());
   }
 }
 
 Awaitable<Verdict> JointSave::receive_verdict() {
+  CAIRN_ASSERT(!is_primary() && verdict_.has_value(), "the other ranks hear the verdict");
   return decode_verdict(std::move(*verdict_));
 }
 

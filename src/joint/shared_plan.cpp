@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "staging/internal/buffer_pool.hpp"
@@ -99,6 +100,8 @@ class Planner {
 
   /// Gives a range to those who want it: in large runs, but so that each may have one.
   void share_out(std::uint32_t file, std::uint64_t begin, std::uint64_t end, const Ranks& wanting) {
+    CAIRN_ASSERT(begin < end && !wanting.empty(),
+                 "a range that is shared out has bytes, and ranks that want it");
     const std::uint64_t share = (end - begin) / wanting.size() / io::kChunkBytes * io::kChunkBytes;
     const std::uint64_t most = std::clamp<std::uint64_t>(share, io::kChunkBytes, staging::kBufferBytes);
     for (const staging::Run& run : staging::cut_at_windows(begin, end)) {
@@ -110,6 +113,8 @@ class Planner {
   }
 
   void assign(std::uint32_t file, staging::Run run, const Ranks& wanting) {
+    CAIRN_ASSERT(run.bytes > 0 && run.bytes <= staging::kBufferBytes,
+                 "what a rank reads for others fits into a buffer");
     const std::size_t reader =
         *std::min_element(wanting.begin(), wanting.end(),
                           [this](std::size_t one, std::size_t other) { return bytes_[one] < bytes_[other]; });
@@ -122,6 +127,7 @@ class Planner {
       }
     }
     SharedPlan& plan = plans_[reader];
+    CAIRN_ASSERT(others.size() + 1 == wanting.size(), "a run is read by one of those that want it");
     const auto [group, is_new] =
         groups_[reader].emplace(std::move(others), static_cast<std::uint32_t>(plan.groups.size()));
     if (is_new) {

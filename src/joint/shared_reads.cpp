@@ -10,8 +10,10 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/checked.hpp"
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/direct.hpp"
 #include "staging/internal/range_reader.hpp"
@@ -189,6 +191,8 @@ Awaitable<> SharedReads::share_memory() {
         std::any_of(group.begin(), group.end(), [this](std::size_t rank) { return is_neighbour(rank); }));
   }
   std::size_t slots = 0;
+  CAIRN_ASSERT(has_neighbours_.size() == plan_.groups.size(),
+               "of each group it is known whether somebody is near");
   std::size_t slot_bytes = 0;
   for (const SharedPlan::Read& read : plan_.reads) {
     if (has_neighbours_[read.receivers] && read.run.bytes >= kMinSharedBytes) {
@@ -205,6 +209,7 @@ Awaitable<> SharedReads::share_memory() {
                       fmt::format("cairn-{}", store::to_string(store::make_uuid(store::system_random))),
                       slots * slot_bytes);
     } catch (const Error& error) {
+      CAIRN_PROBE("joint.no_shared_memory");
       plane_.meter.add_fallback(
           fmt::format("no memory that ranks of one machine share ({}); sent in packets", error.what()),
           plan_.files.at(plan_.reads.front().file));
@@ -225,6 +230,7 @@ bool SharedReads::is_shared(const SharedPlan::Read& read) const {
 }
 
 std::span<std::byte> SharedReads::take_slot(std::size_t bytes) {
+  CAIRN_ASSERT(!free_slots_.empty(), "whoever takes a slot has a permit for it");
   std::byte* const slot = free_slots_.back();  // There is one: whoever takes it has a permit.
   free_slots_.pop_back();
   return {slot, bytes};
@@ -279,6 +285,7 @@ Awaitable<> SharedReads::pass_on(SharedPlan::Read read, std::span<const std::byt
   sent.file = read.file;
   sent.offset_bytes = read.run.offset_bytes;
   const std::span<std::byte> slot = sent.slot;
+  CAIRN_ASSERT(slot.empty() || slot.size() == data.size(), "a slot has the size of what is sent in it");
   std::vector<std::size_t> near;
   std::vector<std::size_t> far;
   for (const std::size_t rank : ranks) {
@@ -351,6 +358,7 @@ Awaitable<> SharedReads::take_run(const coord::Message& message, bool is_shared)
   if (is_shared) {
     const std::optional<std::span<const std::byte>> found = find_shared(message.from, text, name);
     if (!found) {
+      CAIRN_PROBE("joint.shared_memory_out_of_reach");
       ++to_receive_;
       channel_.send(reader, text_of(TextKind::refusal, number));
       co_return;
@@ -401,6 +409,8 @@ Awaitable<> SharedReads::send_again(std::size_t to, std::uint64_t number) {
     co_return;
   }
   out_of_reach_.insert(to);
+  CAIRN_PROBE("joint.run_sent_again");
+  CAIRN_ASSERT(sent->second.unacknowledged > 0, "what is sent again was not acknowledged");
   ++to_receive_;  // It sends an ack for this.
   const std::array<std::size_t, 1> receiver = {to};
   const std::string text = text_of_run(TextKind::run, number, sent->second.file, sent->second.offset_bytes);
@@ -415,6 +425,7 @@ void SharedReads::take_ack(std::uint64_t number) {
     return;
   }
   if (!sent->second.slot.empty()) {
+    CAIRN_ASSERT(free_slots_.size() < kMostOnTheirWay, "no more slots are free than there are");
     free_slots_.push_back(sent->second.slot.data());
   }
   sent_.erase(sent);

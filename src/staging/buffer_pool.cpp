@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "base/internal/aligned_memory.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/checked.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -33,6 +35,7 @@ void touch_in_parallel(std::span<std::byte> bytes, std::size_t threads) {
     try {
       helpers.emplace_back(help);
     } catch (const std::system_error&) {  // No thread is left: this one does it.
+      CAIRN_PROBE("staging.no_thread_to_touch_pages");
       help();
     }
   }
@@ -53,6 +56,7 @@ struct BufferPool::Memory {
   std::size_t allocated_bytes CAIRN_GUARDED_BY(mutex) = 0;
 
   void add_slab(AlignedMemory slab) CAIRN_REQUIRES(mutex) {
+    CAIRN_ASSERT(slab.size() % kBufferBytes == 0, "a pool takes memory for whole buffers");
     // Room for all buffers there are, so that none is ever given back in vain.
     free.reserve((allocated_bytes + slab.size()) / kBufferBytes);
     slabs.reserve(slabs.size() + 1);
@@ -65,14 +69,18 @@ struct BufferPool::Memory {
     }
     allocated_bytes += slab.size();
     slabs.push_back(std::move(slab));
+    CAIRN_ASSERT(free.size() <= allocated_bytes / kBufferBytes, "no more buffers are free than there are");
   }
 
   /// Null when all memory up to the capacity is in use.
   std::byte* take(std::size_t capacity_bytes) {
     const MutexLock lock(mutex);
     if (free.empty()) {
+      CAIRN_ASSERT(capacity_bytes == 0 || allocated_bytes <= capacity_bytes,
+                   "a pool takes no more memory than its capacity");
       const std::size_t room = capacity_bytes == 0 ? kSlabBytes : capacity_bytes - allocated_bytes;
       if (room == 0) {
+        CAIRN_PROBE("staging.buffer_beyond_the_capacity");
         return nullptr;
       }
       add_slab(AlignedMemory(std::min(kSlabBytes, room)));
@@ -84,6 +92,8 @@ struct BufferPool::Memory {
 
   void give_back(std::byte* data) {
     const MutexLock lock(mutex);
+    CAIRN_ASSERT(data != nullptr && free.size() < free.capacity(),
+                 "there is room for each buffer that comes back");
     free.push_back(data);
   }
 };
@@ -109,6 +119,7 @@ void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
   if (wanted <= memory_->allocated_bytes) {
     return;
   }
+  CAIRN_ASSERT(wanted % kBufferBytes == 0, "buffers are reserved whole");
   AlignedMemory slab(wanted - memory_->allocated_bytes);
   touch_in_parallel(slab.bytes(), threads);
   memory_->add_slab(std::move(slab));
@@ -165,6 +176,7 @@ Buffer::~Buffer() {
 }
 
 void Buffer::take(std::size_t capacity_bytes) {
+  CAIRN_ASSERT(data_ == nullptr && memory_ != nullptr, "a buffer takes memory once");
   data_ = memory_->take(capacity_bytes);
   if (data_ == nullptr) {
     beyond_ = std::make_unique<Beyond>(memory_->on_memory);

@@ -6,6 +6,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
+
 namespace cairn::staging {
 namespace {
 
@@ -31,6 +34,7 @@ Awaitable<> CheckedFile::acquire_descriptors() {
 }
 
 void CheckedFile::open() {
+  CAIRN_ASSERT(!stored_, "a file is opened once");
   try {
     stored_ = file_.open(plane_.engine, wants_direct());
     if (file_.digest) {
@@ -42,8 +46,10 @@ void CheckedFile::open() {
 }
 
 void CheckedFile::close() {
+  CAIRN_ASSERT(stored_ != nullptr, "a file that is closed was opened");
   plane_.meter.add_direct_bytes(stored_->direct_bytes());
   if (const std::string why = stored_->why_not_direct(); !why.empty()) {
+    CAIRN_PROBE("staging.read_through_the_page_cache");
     plane_.meter.add_fallback(why + "; read through the page cache", file_.name);
   }
   stored_.reset();
@@ -55,6 +61,8 @@ bool CheckedFile::wants_direct() const noexcept {
 }
 
 bool CheckedFile::has_hashes(std::uint64_t first, std::span<const std::uint64_t> hashes) const {
+  CAIRN_ASSERT(!digest_ || first + hashes.size() <= digest_->chunks.size(),
+               "the hashes that are compared are those of the file");
   return !digest_ || std::equal(hashes.begin(), hashes.end(),
                                 digest_->chunks.begin() + static_cast<std::ptrdiff_t>(first));
 }
@@ -71,6 +79,8 @@ bool CheckedFile::needs_buffer(std::uint64_t offset_bytes, std::span<const std::
 
 // outlives: `data` is the caller's, who awaits this
 Awaitable<> CheckedFile::read(std::uint64_t offset_bytes, std::span<std::byte> data) {
+  CAIRN_ASSERT(stored_ != nullptr, "a file is open while it is read");
+  CAIRN_ASSERT(offset_bytes + data.size() <= file_.size_bytes, "no read goes beyond the file");
   const async::Permit turn = co_await plane_.transfers.acquire();
   const observe::TransferSpan span(plane_.meter, Work::read, file_.name, offset_bytes, data.size());
   co_await stored_->read(offset_bytes, data);
@@ -78,6 +88,8 @@ Awaitable<> CheckedFile::read(std::uint64_t offset_bytes, std::span<std::byte> d
 }
 
 void CheckedFile::read_now(std::uint64_t offset_bytes, std::span<std::byte> data) const {
+  CAIRN_ASSERT(stored_ != nullptr, "a file is open while it is read at once");
+  CAIRN_ASSERT(offset_bytes + data.size() <= file_.size_bytes, "no read at once goes beyond the file");
   {
     const observe::WorkSpan span(plane_.meter, Work::read, file_.name, offset_bytes, data.size());
     stored_->read_now(offset_bytes, data);
@@ -94,6 +106,7 @@ void CheckedFile::verify(std::uint64_t offset_bytes, std::span<const std::byte> 
   try {
     io::verify_chunks(file_.path.string(), offset_bytes, data, *digest_);
   } catch (const Error& error) {
+    CAIRN_PROBE("staging.damaged_chunk");
     throw Error(error.code(), error.detail() + file_.origin);
   }
 }

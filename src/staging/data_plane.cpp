@@ -5,6 +5,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/probe.hpp"
+
 namespace cairn::staging {
 namespace {
 
@@ -13,6 +15,7 @@ constexpr const char* kGivenBack = "the caller's memory is the caller's again";
 async::Gate::Visit enter(const async::Gate& gate) {
   async::Gate::Visit visit = gate.try_enter();
   if (!visit) {
+    CAIRN_PROBE("staging.memory_was_given_back");
     throw Error(Errc::cancelled, kGivenBack);
   }
   return visit;
@@ -64,6 +67,7 @@ async::Gate::Visit DataPlane::touch_promised_memory() const {
 Awaitable<Buffer> DataPlane::acquire_buffer() {
   Buffer buffer = try_acquire_buffer();
   if (!buffer) {
+    CAIRN_PROBE("staging.waits_for_a_buffer");
     const observe::Meter::TimePoint begin = meter.now();
     buffer = co_await buffers.acquire();
     meter.waited_for_pool(meter.now() - begin);
@@ -87,6 +91,7 @@ Awaitable<RunMemory> DataPlane::acquire_run(std::size_t bytes) {
   }
   RunMemory memory = try_acquire_run(bytes);
   if (!memory) {
+    CAIRN_PROBE("staging.waits_for_a_shared_buffer");
     const observe::Meter::TimePoint begin = meter.now();
     memory = co_await shared.acquire(bytes);
     meter.waited_for_pool(meter.now() - begin);

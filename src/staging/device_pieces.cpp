@@ -11,7 +11,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/checked.hpp"
+#include "base/internal/probe.hpp"
 #include "staging/device_batch.hpp"
 
 namespace cairn {
@@ -124,6 +126,7 @@ std::vector<DeviceCopy> copies_of(std::span<const SourcePiece> pieces, const Dev
                                   std::byte* memory) {
   std::vector<DeviceCopy> copies;
   for (const Segment& segment : part.segments) {
+    CAIRN_ASSERT(segment.first + segment.count <= pieces.size(), "a segment has pieces that there are");
     std::byte* to = memory + segment.place;
     for (const SourcePiece& piece : pieces.subspan(segment.first, segment.count)) {
       copies.push_back({region_of(piece).data, to, static_cast<std::size_t>(piece.size_bytes)});
@@ -230,6 +233,7 @@ DeviceSnapshots snapshot_on_devices(std::vector<SourcePiece>& pieces) {
   for (const DevicePart& part : parts_of(pieces)) {
     const std::shared_ptr<std::byte> memory = part.copier->allocate(static_cast<std::size_t>(part.bytes));
     if (memory == nullptr) {
+      CAIRN_PROBE("staging.no_room_for_a_snapshot");
       result.refused.push_back(part.copier->device());
       continue;
     }

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::staging {
 
@@ -45,11 +47,13 @@ Awaitable<async::Permit> FileBudget::acquire(async::Semaphore semaphore, std::sh
   {
     // First the count, then the events: who comes to hold a descriptor in between sees the count.
     const MutexLock lock(state->mutex);
+    CAIRN_PROBE("staging.waits_for_descriptors");
     ++state->waiting;
     holders.swap(state->holders);
   }
   const auto leave = [](State* waited) {
     const MutexLock lock(waited->mutex);
+    CAIRN_ASSERT(waited->waiting > 0, "whoever stops waiting was counted");
     --waited->waiting;
   };
   const std::unique_ptr<State, decltype(leave)> waits(state.get(), leave);

@@ -8,6 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/stream_copy.hpp"
 #include "staging/device_batch.hpp"
 #include "staging/internal/device_pieces.hpp"
@@ -25,6 +26,8 @@ void visit_range(std::span<Piece> pieces, std::uint64_t begin, std::uint64_t siz
   });
   for (; piece != pieces.end() && piece->offset_bytes < end; ++piece) {
     const std::uint64_t from = std::max(begin, piece->offset_bytes);
+    CAIRN_ASSERT(from - piece->offset_bytes <= piece->size_bytes,
+                 "a range meets the pieces that it is given to");
     const std::uint64_t to = std::min(end, piece->offset_bytes + piece->size_bytes);
     if (from < to) {
       visit(*piece, from - piece->offset_bytes, from - begin, static_cast<std::size_t>(to - from));
@@ -73,6 +76,8 @@ void read_pieces(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes,
   std::size_t filled = 0;
   visit_range(pieces, begin_bytes, out.size(),
               [&](const SourcePiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
+                CAIRN_ASSERT(at >= filled && at + bytes <= out.size(),
+                             "pieces fill a range from its begin to its end");
                 skip(filled, static_cast<std::size_t>(at));
                 filled = static_cast<std::size_t>(at) + bytes;
                 if (piece.data != nullptr) {
@@ -122,6 +127,8 @@ void scatter(std::span<const DestinationPiece> pieces, std::uint64_t begin_bytes
   staging::DeviceBatch batch;
   visit_range(pieces, begin_bytes, in.size(),
               [&](const DestinationPiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
+                CAIRN_ASSERT(within + bytes <= piece.size_bytes && at + bytes <= in.size(),
+                             "a piece takes no more than it has room for");
                 if (piece.data != nullptr) {
                   if (piece.data + within != in.data() + at) {
                     std::memcpy(piece.data + within, in.data() + at, bytes);

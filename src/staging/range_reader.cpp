@@ -9,6 +9,7 @@
 #include "cairn/async/awaitable.hpp"
 
 #include "base/internal/aligned_memory.hpp"
+#include "base/internal/assert.hpp"
 #include "io/internal/chunk_hash.hpp"
 
 namespace cairn::staging {
@@ -87,6 +88,7 @@ Awaitable<> RangeReader::read_here() {
     sharers.push_back(read_runs());
   }
   co_await async::when_all(std::move(sharers));
+  CAIRN_ASSERT(next_run_ >= runs_.size(), "a file is closed when all of its runs have been read");
   file_.close();
 }
 
@@ -102,6 +104,8 @@ void RangeReader::plan() {
 Awaitable<> RangeReader::read_runs() {
   while (next_run_ < runs_.size()) {
     const Run run = runs_[next_run_++];
+    CAIRN_ASSERT(run.bytes > 0 && run.bytes <= kBufferBytes, "a run fits into a staging buffer");
+    CAIRN_ASSERT(run.offset_bytes + run.bytes <= file_.size_bytes(), "a run lies within its file");
     // Held while the kernel, too, works on what may be the caller's.
     const async::Gate::Visit inside = plane_.touch_memory();
     std::byte* place = contiguous(pieces_, run.offset_bytes, run.bytes);
@@ -164,6 +168,7 @@ Awaitable<> RangeReader::read_small_runs(Run first) {
   std::function<void()> copy = [&] {
     const auto memory = std::make_unique_for_overwrite<std::byte[]>(kMostSmallBytes);
     for (const Run& run : some) {
+      CAIRN_ASSERT(run.bytes <= kMostSmallBytes, "only small runs are read together");
       const async::Gate::Visit still_inside = plane_.touch_memory();
       std::byte* const place = contiguous(pieces_, run.offset_bytes, run.bytes);
       const std::span<std::byte> data(place != nullptr ? place : memory.get(), run.bytes);
@@ -226,6 +231,7 @@ Awaitable<RangeReader::Scratch> RangeReader::acquire_scratch(Run run) {
     scratch.bytes = co_await lend_(run);
   }
   if (!scratch.bytes.empty()) {
+    CAIRN_ASSERT(scratch.bytes.size() == run.bytes, "memory that is lent for a run has its size");
     co_return scratch;
   }
   if (run.bytes > kMostScratchBytes || has_devices_) {

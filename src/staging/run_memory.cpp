@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "async/internal/semaphore.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/checked.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -21,6 +23,7 @@ constexpr std::uint64_t kAll = ~std::uint64_t{0};
 
 /// Returns the bits of `count` slots, from `first` on; not 0.
 std::uint64_t bits_of(unsigned first, unsigned count) {
+  CAIRN_ASSERT(count > 0 && first + count <= 64, "slots lie within one buffer");
   return (kAll >> (64 - count)) << first;
 }
 
@@ -97,6 +100,7 @@ std::vector<RunMemory::Slots> RunMemory::Pool::find(unsigned count) {
 }
 
 void RunMemory::Pool::mark(const Slots& slots) noexcept {
+  CAIRN_ASSERT((slots.block->used & bits_of(slots.first, slots.count)) == 0, "a slot has one user");
   slots.block->used |= bits_of(slots.first, slots.count);
   if (slots.block->used == kAll) {
     full.splice(full.end(), open, slots.block);
@@ -114,6 +118,8 @@ void RunMemory::Pool::give_back(std::span<const Slots> slots) noexcept {
   Blocks unused;  // Go without the lock: that resumes who waits for a buffer.
   const MutexLock lock(mutex);
   for (const Slots& each : slots) {
+    CAIRN_ASSERT((each.block->used & bits_of(each.first, each.count)) == bits_of(each.first, each.count),
+                 "a slot that comes back was taken");
     if (each.block->used == kAll) {
       open.splice(open.end(), full, each.block);
     }
@@ -164,6 +170,7 @@ SharedBuffers::SharedBuffers(BufferPool pool) : pool_(std::make_shared<RunMemory
 
 RunMemory SharedBuffers::take(const std::shared_ptr<RunMemory::Pool>& pool, std::size_t bytes) {
   RunMemory memory;
+  CAIRN_ASSERT(bytes > 0 && bytes <= kBufferBytes, "a run that shares a buffer is no larger than one");
   const MutexLock lock(pool->mutex);
   memory.slots_ = pool->find(static_cast<unsigned>(round_up(bytes, kSlotBytes) / kSlotBytes));
   memory.parts_.reserve(memory.slots_.size());
@@ -194,6 +201,7 @@ Awaitable<RunMemory> SharedBuffers::acquire(std::shared_ptr<RunMemory::Pool> poo
   const async::Permit turn = co_await pool->turn.acquire();
   RunMemory memory = take(pool, bytes);
   while (!memory) {  // Again where another thread was quicker.
+    CAIRN_PROBE("staging.waits_for_slots");
     Buffer buffer = co_await pool->buffers.acquire();
     pool->add(std::move(buffer));
     memory = take(pool, bytes);

@@ -11,7 +11,9 @@
 #include "cairn/async/awaitable.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/checked.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/direct.hpp"
 
 namespace cairn::staging {
@@ -74,6 +76,7 @@ bool StagedFile::is_callers_memory(const SourcePiece& piece) const {
 
 void StagedFile::let_go() noexcept {
   if (file_) {  // It has not come to its end.
+    CAIRN_PROBE("staging.file_dropped_before_its_end");
     plane_->drop_later(std::pair(std::move(place_), std::move(file_)));
   }
   place_.release();
@@ -86,6 +89,7 @@ std::size_t StagedFile::descriptors() const {
 }
 
 std::size_t StagedFile::run_bytes(std::uint64_t run) const {
+  CAIRN_ASSERT(run < runs_, "a run is one of the file");
   return static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_ - offset(run)));
 }
 
@@ -110,6 +114,7 @@ std::vector<bool> StagedFile::runs_of(std::span<const SourcePiece> pieces) const
 }
 
 void StagedFile::divide() {
+  CAIRN_ASSERT(now_.empty() && later_.empty(), "a file is divided once");
   if (is_copied()) {
     std::vector<SourcePiece> own;
     callers_.reserve(pieces_.size());
@@ -149,6 +154,9 @@ Awaitable<> StagedFile::stage_here(std::shared_ptr<StagedFile> self) {
     sharers.push_back(self->copy_runs());
   }
   co_await async::when_all(std::move(sharers));
+  CAIRN_ASSERT(self->next_ == self->now_.size(), "all runs of the blocking phase are copied before it ends");
+  CAIRN_ASSERT(self->now_.size() + self->later_.size() == self->runs_,
+               "each run is copied in one of the phases");
   self->next_ = 0;
   self->callers_.clear();  // The caller's memory is the caller's again.
   self->may_hash_.set();
@@ -171,6 +179,7 @@ Awaitable<> StagedFile::take_snapshots() {
   };
   co_await plane_->run_on_borrowed(std::move(snapshot));
   for (const Device device : snapshots_.refused) {
+    CAIRN_PROBE("staging.snapshot_refused");
     plane_->meter.add_fallback(
         fmt::format("{} has no room for a snapshot; its arrays were copied while the caller waited",
                     to_string(device)),
@@ -192,11 +201,13 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
       created = self->create_(options);
     };
     co_await self->plane_->run_call(std::move(create));
+    CAIRN_ASSERT(!self->file_, "a file is created once");
     self->file_ = std::move(created);
     if (self->is_in_place()) {
       self->place_.release();  // It has no descriptor.
     }
   } catch (...) {
+    CAIRN_PROBE("staging.file_not_created");
     failure = std::current_exception();
   }
   self->opened_.complete(failure);
@@ -204,6 +215,7 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
 }
 
 void StagedFile::leave_file() noexcept {
+  CAIRN_ASSERT(users_ > 0, "whoever leaves a file has used it");
   if (--users_ == 0 && has_failed_) {
     let_go();
   }
@@ -213,6 +225,7 @@ Awaitable<> StagedFile::copy_runs() {
   while (next_ < now_.size()) {
     RunMemory first = try_acquire_memory(now_[next_]);
     if (!first) {
+      CAIRN_PROBE("staging.copies_wait_for_memory");
       may_hash_.set();
       first = co_await plane_->acquire_run(memory_bytes());
     }
@@ -222,6 +235,7 @@ Awaitable<> StagedFile::copy_runs() {
     }
     std::vector<RunMemory> memory = try_acquire_more(std::move(first), std::min(kRunsAVisit, left));
     const auto runs = std::span<const std::uint64_t>(now_).subspan(next_, memory.size());
+    CAIRN_ASSERT(next_ + memory.size() <= now_.size(), "memory is taken for runs that there are");
     next_ += memory.size();
     std::function<void()> copy = [&] { fill(runs, memory); };
     co_await plane_->run_on_borrowed(std::move(copy));
@@ -299,6 +313,7 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
     Parts data = first_of<const std::byte>(memory, bytes);
     co_await self->hash_run(run, std::move(data));
   } catch (...) {
+    CAIRN_PROBE("staging.run_not_written");
     failure = std::current_exception();
   }
   memory.release();
@@ -309,10 +324,12 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
 Awaitable<> StagedFile::write_run(std::uint64_t run, Parts data) {
   co_await opened_.wait();
   const async::Permit turn = co_await plane_->transfers.acquire();
+  CAIRN_ASSERT(file_ != nullptr, "a file is open while its runs are written");
   const observe::TransferSpan span(plane_->meter, Work::write, name_, offset(run), run_bytes(run));
   const std::uint64_t end = offset(run) + run_bytes(run);
   std::uint64_t at = offset(run);
   for (std::span<const std::byte> part : data) {
+    CAIRN_ASSERT(at < end, "no part of a run begins behind its end");
     if (!file_->can_write_direct(part.data(), part.size(), at)) {
       // Padding past the end of the file is for direct writes only.
       part = part.first(static_cast<std::size_t>(std::min<std::uint64_t>(part.size(), end - at)));
@@ -343,6 +360,7 @@ void StagedFile::hash(std::uint64_t run, const Parts& data) {
   }
   const std::vector<std::uint64_t> chunks = hasher.finish(name_).chunks;
   const std::uint64_t first = offset(run) / io::kChunkBytes;
+  CAIRN_ASSERT(first + chunks.size() <= hashes_.size(), "the hashes of a run lie among those of its file");
   std::copy(chunks.begin(), chunks.end(), hashes_.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
@@ -393,6 +411,7 @@ Awaitable<> StagedFile::write_borrowed(std::uint64_t run) {
 
 Awaitable<> StagedFile::write_copied(std::uint64_t run) {
   const std::size_t bytes = run_bytes(run);
+  CAIRN_ASSERT(original_ != nullptr, "a copy has an original while it is written");
   if (const std::span<const std::byte> memory = original_->memory(); !memory.empty()) {
     const Parts data(1, memory.subspan(static_cast<std::size_t>(offset(run)), bytes));
     co_await write_run(run, data);
@@ -437,6 +456,7 @@ void StagedFile::hash_copied(std::uint64_t run, const Parts& data) {
 }
 
 void StagedFile::end_run(std::exception_ptr failure) {
+  CAIRN_ASSERT(ended_runs_ < runs_, "a run ends once");
   if (failure) {
     written_.fail(std::move(failure));
   } else if (++ended_runs_ == runs_) {
@@ -451,6 +471,7 @@ Awaitable<> StagedFile::finish_when_asked(std::shared_ptr<StagedFile> self) {
     co_await self->complete();
   } catch (...) {
     failure = std::current_exception();
+    CAIRN_PROBE("staging.file_not_finished");
   }
   // Its handler may hear of it only when all others have staged, and they may wait for its place.
   self->has_failed_ = failure != nullptr;
@@ -471,6 +492,8 @@ Background<io::FileDigest> StagedFile::finish(std::shared_ptr<StagedFile> self) 
   io::FileDigest digest;
   digest.path = self->name_;
   digest.size_bytes = self->file_bytes_;
+  CAIRN_ASSERT(self->hashes_.size() == io::chunk_count(self->file_bytes_),
+               "a file is finished once, and has a hash for each chunk");
   digest.chunks = std::move(self->hashes_);
   co_return digest;
 }
@@ -493,6 +516,9 @@ Awaitable<> StagedFile::complete() {
   }
   co_await async::when_all(std::move(sharers));
   co_await written_.wait();
+  CAIRN_ASSERT(ended_runs_ == runs_, "a file is finished when all of its runs are written and hashed");
+  CAIRN_ASSERT(next_ == later_.size(), "no run of the background phase is left");
+  CAIRN_ASSERT(file_ != nullptr, "a file is finished once");
   pieces_.clear();
   {
     const observe::TransferSpan span(plane_->meter, Work::sync, name_, 0, file_bytes_);
@@ -500,6 +526,7 @@ Awaitable<> StagedFile::complete() {
   }
   plane_->meter.add_direct_bytes(file_->direct_bytes());
   if (const std::string why = file_->why_not_direct(); !why.empty()) {
+    CAIRN_PROBE("staging.written_through_the_page_cache");
     plane_->meter.add_fallback(why + (is_in_memory_ ? "; written" : "; written through the page cache"),
                                name_);
   }

@@ -9,6 +9,8 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/start.hpp"
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/stored_memory.hpp"
 #include "staging/internal/staged_file.hpp"
 
@@ -29,6 +31,7 @@ std::unique_ptr<io::StoredFile> open_mapped(const Source& from, io::Engine& engi
       throw;
     }
   }
+  CAIRN_PROBE("store.copy_without_mapping");
   return from.open_file(engine, relative, false);
 }
 
@@ -87,12 +90,14 @@ AssembledFile::AssembledFile(Assembly& assembly, std::string relative, std::uint
       }()) {}
 
 void AssembledFile::append(std::span<const std::byte> bytes) {
+  CAIRN_ASSERT(file_ != nullptr, "a file that was moved from is not written");
   hasher_.update(bytes);
   assembly_.run(file_->write(size_bytes_, bytes));
   size_bytes_ += bytes.size();
 }
 
 void AssembledFile::finish() {
+  CAIRN_ASSERT(file_ != nullptr, "a file that was moved from is not finished");
   assembly_.run(file_->finish(size_bytes_));
   assembly_.digests_.push_back(hasher_.finish(relative_));
 }
@@ -101,6 +106,7 @@ void Assembly::link(const std::shared_ptr<const Source>& from, const FileEntry& 
   static_cast<void>(from->open_file(own_.plane().engine, file.path, false));
   make_room(file.path);
   if (from->directory() == nullptr || !target_.link_file(file.path, *from->directory())) {
+    CAIRN_PROBE("store.copied_instead_of_linked");
     copy(from, file);
     return;
   }
@@ -130,6 +136,10 @@ void Assembly::write(std::string relative, std::span<const std::byte> bytes) {
 void Assembly::publish(Manifest manifest) {
   const auto by_path = [](const io::FileDigest& a, const io::FileDigest& b) { return a.path < b.path; };
   std::sort(digests_.begin(), digests_.end(), by_path);
+  CAIRN_ASSERT(
+      std::adjacent_find(digests_.begin(), digests_.end(),
+                         [](const auto& a, const auto& b) { return a.path == b.path; }) == digests_.end(),
+      "no file is assembled twice");
   target_.publish(std::move(manifest), digests_, {});
 }
 

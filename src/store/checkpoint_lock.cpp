@@ -12,6 +12,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "store/internal/manifest.hpp"
 
@@ -36,6 +38,7 @@ CheckpointLock::CheckpointLock(const io::Directory& parent, std::string_view ent
   try {
     commit_ = parent.open_file(name, O_RDWR);
   } catch (const Error& error) {
+    CAIRN_PROBE("store.no_commit_to_lock");
     const bool is_open_to_all =
         error.code() == std::errc::permission_denied || error.code() == std::errc::read_only_file_system;
     if (error.code() != Errc::not_found && !is_open_to_all) {
@@ -44,6 +47,7 @@ CheckpointLock::CheckpointLock(const io::Directory& parent, std::string_view ent
     return;
   }
   is_held_ = parent.syscalls().try_lock(commit_.fd()) != -EAGAIN && !is_of_another(parent, name, commit_);
+  CAIRN_ASSERT(!is_held_ || commit_.is_open(), "a lock that is held keeps its file open");
 }
 
 bool CheckpointLock::is_in_use() noexcept {
@@ -57,6 +61,7 @@ CheckpointHold::CheckpointHold(const io::Directory& checkpoint) {
     if (error.code() != Errc::not_found && error.code() != std::errc::permission_denied) {
       throw;
     }
+    CAIRN_PROBE("store.no_commit_to_hold");
     return;
   }
   is_held_ = checkpoint.syscalls().try_lock_use(commit_.fd(), true) != -EAGAIN;

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "base/internal/assert.hpp"
+
 namespace cairn::store {
 namespace {
 
@@ -25,6 +27,7 @@ bool matches(std::string_view text) noexcept {
 unsigned number(std::string_view digits) noexcept {
   unsigned value = 0;
   for (const char digit : digits) {
+    CAIRN_ASSERT(digit >= '0' && digit <= '9', "only what matched the pattern is read as a number");
     value = value * 10 + static_cast<unsigned>(digit - '0');
   }
   return value;

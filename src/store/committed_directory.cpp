@@ -15,6 +15,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "store/commit_record.hpp"
 #include "store/commit_time.hpp"
@@ -68,6 +70,7 @@ Opened read_commit(const io::Directory& directory, const std::string& known = {}
       vouches_for(opened.commit, known) ? known : read_manifest_text(directory, opened.commit);
   opened.manifest = decode_manifest(text, manifest_path);
   if (opened.manifest.uuid != opened.commit.uuid) {
+    CAIRN_PROBE("store.manifest_of_another_commit");
     throw Error(Errc::malformed_metadata,
                 fmt::format("{}: the uuid is not the one in COMMIT", manifest_path));
   }
@@ -116,6 +119,8 @@ std::vector<std::uint32_t> later_generations(io::Syscalls& syscalls, const std::
     std::vector<std::uint32_t> generations =
         list_generations(io::Directory::open(syscalls, parent.empty() ? "." : parent), name);
     std::erase(generations, 1u);
+    CAIRN_ASSERT(std::is_sorted(generations.rbegin(), generations.rend()),
+                 "generations come from the highest down");
     return generations;
   } catch (const Error& error) {
     if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory ||
@@ -141,6 +146,7 @@ std::optional<Found> read_undisturbed(io::Directory directory, const std::string
     if (!directory.is_replaced()) {
       throw;
     }
+    CAIRN_PROBE("store.replaced_while_opened");
     return std::nullopt;
   }
 }
@@ -155,6 +161,7 @@ std::optional<Found> find_undisturbed(io::Syscalls& syscalls, const std::filesys
           syscalls, path.parent_path() / generation_name(path.filename().string(), generation));
       if (!has_commit(directory)) {
         if (directory.is_replaced()) {
+          CAIRN_PROBE("store.generation_replaced_while_opened");
           return std::nullopt;
         }
         continue;  // Still being written.
@@ -186,6 +193,7 @@ bool is_shortage(const Error& error) {
 /// Errors: passes on what says nothing about the checkpoint.
 void explain(CommitCheck& check, const Error& error) {
   if (is_shortage(error)) {
+    CAIRN_PROBE("store.shortage_while_checked");
     throw;
   }
   check.problem = error.what();
@@ -210,10 +218,12 @@ CommitRecord read_commit_record(const io::Directory& directory) {
         throw;
       }
       if (directory.status(kUncommittedName)) {
+        CAIRN_PROBE("store.commit_not_whole");
         throw_not_committed(directory.path(),
                             "its COMMIT is not whole: a save is writing it, or was cut short");
       }
       if (reads > 1) {
+        CAIRN_PROBE("store.commit_damaged");
         throw;
       }
     }
@@ -256,6 +266,7 @@ CommittedDirectory CommittedDirectory::open(io::Syscalls& syscalls, const std::f
       return {std::move(found->directory), found->opened.commit, std::move(found->opened.manifest)};
     }
   }
+  CAIRN_PROBE("store.replaced_each_time");
   throw Error(Errc::not_found, fmt::format("{}: it was replaced each of the {} times that it was opened",
                                            plain.string(), kMostRestarts + 1));
 }
@@ -303,6 +314,8 @@ io::FileDigest CommittedDirectory::digest(std::string_view relative) const {
               table_path);
   const std::uint64_t expected = index_->table_bytes(entry.rank);
   const std::uint64_t bytes = io::chunk_count(entry.size_bytes) * sizeof(std::uint64_t);
+  CAIRN_ASSERT(found->first_chunk * sizeof(std::uint64_t) + bytes <= expected,
+               "the hashes of a file lie within the table of its rank");
   if (status.size_bytes != expected || bytes > kMaxChunkTableBytes) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("{}: {} bytes instead of {}", table_path, status.size_bytes, expected));
@@ -313,6 +326,7 @@ io::FileDigest CommittedDirectory::digest(std::string_view relative) const {
                table_path);
   const io::FileDigest digest{entry.path, entry.size_bytes, {chunks.begin(), chunks.end()}};
   if (digest.root() != entry.root) {
+    CAIRN_PROBE("store.damaged_hashes");
     throw Error(Errc::checksum_mismatch, fmt::format("{}: the hashes of '{}'", table_path, entry.path));
   }
   return digest;
@@ -327,6 +341,8 @@ std::string CommittedDirectory::read_verified(std::string_view relative, std::si
                 fmt::format("{} has {} bytes; at most {} are allowed", path, digest.size_bytes, max_bytes));
   }
   std::string text(static_cast<std::size_t>(digest.size_bytes), '\0');
+  CAIRN_ASSERT(digest.chunks.size() == io::chunk_count(digest.size_bytes),
+               "a digest has a hash for each chunk");
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(text));
   io::read_all(file, bytes, 0, path);
   io::verify_chunks(path, 0, bytes, digest);
@@ -362,6 +378,8 @@ CommitCheck check_commit(const io::Directory& directory, bool check_files) {
   } catch (const Error& error) {
     explain(check, error);
   }
+  CAIRN_ASSERT(check.is_committed ? check.problem.empty() && !check.unreadable : !check.problem.empty(),
+               "a checkpoint is committed, or has a problem");
   return check;
 }
 

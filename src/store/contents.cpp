@@ -14,6 +14,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/names.hpp"
@@ -65,6 +67,7 @@ class ListedFiles {
       directory.sync();
     }
     if (own_.contains(kUncommittedName) && own_.contains(kCommitName)) {
+      CAIRN_PROBE("store.removes_what_is_marked_as_uncommitted");
       sync_commit(directory);  // Without the mark an empty COMMIT would be nobody's.
     }
     for (const std::string_view name : kOwnFiles) {
@@ -124,6 +127,7 @@ class ListedFiles {
   }
 
   void report(std::string path) {
+    CAIRN_PROBE("store.foreign_file_in_a_checkpoint");
     if (foreign_.count++ < kMostReported) {
       foreign_.paths.push_back(std::move(path));
     }
@@ -141,6 +145,7 @@ class ListedFiles {
 
 std::string listed(const Foreign& foreign) {
   std::string text;
+  CAIRN_ASSERT(foreign.count >= foreign.paths.size(), "no more foreign files are named than there are");
   for (const std::string& path : foreign.paths) {
     text += fmt::format("{}'{}'", text.empty() ? "" : ", ", path);
   }

@@ -20,7 +20,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "store/commit_record.hpp"
@@ -116,6 +118,7 @@ void mark_superseded(std::vector<ScannedEntry>& found) {
     each.entry.is_hidden = true;
     const std::string later = generation_name(name.base, successor->second.generation);
     if (successor->second.is_unfinished) {
+      CAIRN_PROBE("store.older_generation_is_retired");
       each.entry.kind = EntryClass::retired;
       each.entry.note = fmt::format("replaced by {}", later);
     } else {
@@ -140,6 +143,7 @@ void settle_conflicts(std::vector<ScannedEntry>& found) {
   }
   for (ScannedEntry& each : found) {
     if (each.entry.action == RecoveryAction::restore && candidates[each.home] > 1) {
+      CAIRN_PROBE("store.several_checkpoints_of_one_name");
       each.entry.action = RecoveryAction::keep;
       each.entry.note = fmt::format("one of {} checkpoints that belong under the name {}",
                                     candidates[each.home], each.home);
@@ -176,6 +180,7 @@ void share_out(std::size_t count, std::size_t threads, const Work& work) {
         helpers.emplace_back(take);
       }
     } catch (const std::system_error&) {  // Those that there are do it.
+      CAIRN_PROBE("store.no_thread_to_look_around");
     }
     take();
   }
@@ -242,14 +247,19 @@ std::vector<ScannedEntry> DirectoryScan::run(std::size_t most_threads,
   mark_superseded(found);
   for (ScannedEntry& each : found) {
     if (each.entry.kind == EntryClass::abandoned || each.entry.kind == EntryClass::retired) {
+      CAIRN_ASSERT(each.entry.action == RecoveryAction::keep, "an entry gets one action");
       each.entry.action = RecoveryAction::remove;
     } else if (each.entry.kind == EntryClass::displaced &&
                is_free_soon(found, each.classification.blocked_by)) {
+      CAIRN_ASSERT(parse_reserved(each.entry.name).has_value(), "only what was set aside is put back");
+      CAIRN_PROBE("store.displaced_checkpoint_found");
       const std::string base(parse_reserved(each.entry.name)->base);
       each.home = generation_name(base, each.classification.generation);
       each.entry.action = RecoveryAction::restore;
       each.entry.note = fmt::format("a valid checkpoint of '{}' that has not been replaced", each.home);
     } else if (!each.classification.marks.empty()) {
+      CAIRN_ASSERT(each.entry.kind == EntryClass::committed, "only checkpoints have marks that are left");
+      CAIRN_PROBE("store.mark_left_in_a_checkpoint");
       each.entry.action = RecoveryAction::unmark;
       each.entry.note = "the save was cut short after its commit";
     }
@@ -311,6 +321,7 @@ Classification DirectoryScan::look_at(const io::DirectoryEntry& entry) const {
       }
     }
   } catch (const Error& error) {
+    CAIRN_PROBE("store.entry_cannot_be_looked_at");
     const bool is_other = error.code() == std::errc::no_such_file_or_directory ||
                           error.code() == std::errc::too_many_symbolic_link_levels ||
                           error.code().category() == cairn_category() || entry.name == kLostAndFound;
@@ -339,6 +350,7 @@ bool DirectoryScan::has_sound_successor(std::string_view name) const {
 
 void DirectoryScan::classify_reserved(Classification& classification, const io::Directory& directory,
                                       std::string_view name) const {
+  CAIRN_ASSERT(parse_reserved(name).has_value(), "a name that is taken apart is a reserved one");
   const ReservedName reserved = *parse_reserved(name);
   const bool is_trash = reserved.kind == ReservedKind::trash;
   const std::optional<Uuid> commit = commit_uuid(directory);
@@ -351,17 +363,20 @@ void DirectoryScan::classify_reserved(Classification& classification, const io::
       // was one.)
       const bool is_left = commit && writer.value_or(*commit) != reserved.uuid;
       if (is_left && classification.kind == EntryClass::abandoned) {
+        CAIRN_PROBE("store.mark_left_in_what_was_set_aside");
         break;
       }
       return;
     }
   }
   if (commit && is_trash) {
+    CAIRN_PROBE("store.removal_was_cut_short");
     classification.kind = EntryClass::retired;
     classification.note = "its removal was cut short";
   } else if (commit) {
     classify_set_aside(classification, directory, reserved.base);
   } else if (directory.list().empty()) {
+    CAIRN_PROBE("store.save_stopped_after_its_start");
     classification.kind = is_trash ? EntryClass::retired : EntryClass::abandoned;
     classification.note =
         is_trash ? "its removal was cut short" : "a save that stopped right after it started";
@@ -386,6 +401,7 @@ void DirectoryScan::classify_set_aside(Classification& classification, const io:
   const bool is_replaced =
       current.kind == CurrentCheckpoint::Kind::sound && (!own.is_committed || current.uuid != own.uuid);
   if (is_replaced) {
+    CAIRN_PROBE("store.replaced_checkpoint_found");
     classification.kind = EntryClass::retired;
     classification.note = fmt::format("replaced by {}", current.name);
   } else if (own.is_committed) {
@@ -399,9 +415,11 @@ void DirectoryScan::classify_set_aside(Classification& classification, const io:
               : fmt::format("a valid checkpoint, and {} is not one: {}", current.name, current.why);
     }
   } else if (holds_only_own_files(directory)) {
+    CAIRN_PROBE("store.removal_left_own_files");
     classification.kind = EntryClass::retired;
     classification.note = "its removal was cut short";
   } else if (current.unreadable) {  // It may have replaced this one, of which a part was removed then.
+    CAIRN_PROBE("store.cannot_tell_what_replaced_it");
     throw Error(current.unreadable, current.why);
   } else {
     classification.kind = EntryClass::damaged;
@@ -419,6 +437,7 @@ std::optional<Uuid> DirectoryScan::classify_holder(Classification& classificatio
   const std::optional<Owner> owner = parse_owner(text);
   // A power cut may leave anything in a mark that was being written; then it is the only entry.
   if (!owner && directory.list().size() > 1) {
+    CAIRN_PROBE("store.mark_of_somebody_else");
     classification.note = fmt::format("{} was not made by Cairn", owner_name);
     return std::nullopt;
   }
@@ -429,6 +448,7 @@ std::optional<Uuid> DirectoryScan::classify_holder(Classification& classificatio
     classification.note = fmt::format("{} process {} on {}", holder == Holder::nobody ? "left by" : "held by",
                                       owner->pid, owner->host);
   } else if (holder == Holder::nobody) {
+    CAIRN_PROBE("store.writer_left_no_owner");
     classification.note = "left by a writer that exited before it recorded its owner";
   }
   if (holder == Holder::nobody) {
@@ -442,9 +462,11 @@ DirectoryScan::Holder DirectoryScan::classify_lock(int locked, bool is_far, bool
     return Holder::somebody;
   }
   if (is_far) {  // Locks of a shared file system may be local to each machine.
+    CAIRN_PROBE("store.mark_of_another_machine");
     return options_.other_hosts ? Holder::nobody : Holder::unknown;
   }
   if (locked < 0) {  // No locks here.
+    CAIRN_PROBE("store.no_locks");
     return is_gone ? Holder::nobody : Holder::unknown;
   }
   return Holder::nobody;
@@ -467,11 +489,13 @@ void DirectoryScan::classify_final(Classification& classification, const io::Dir
     const bool is_own = check.generation == 0 || check.generation == parse_generation(name).generation;
     classification.hides_older = !check.is_committed && is_own;
     if (check.is_committed) {
+      CAIRN_ASSERT(check.problem.empty(), "what is committed has no problem");
       classification.marks = left_marks(directory);
     }
   } else if (is_regular(directory, kUncommittedName)) {
     static_cast<void>(classify_holder(classification, directory, kUncommittedName));
   } else if (is_regular(directory, kManifestName)) {
+    CAIRN_PROBE("store.checkpoint_without_commit");
     classification.kind = EntryClass::damaged;
     classification.note = fmt::format("{} is missing", kCommitName);
   } else if (is_regular(directory, kChunksName)) {  // Every checkpoint has that file, and nobody else.
@@ -504,6 +528,7 @@ bool DirectoryScan::is_left_mark(const io::Directory& directory, std::string_vie
     const bool is_far = is_shared_ && owner && owner->host != this_process({}).host;
     return owner && classify_lock(locked, is_far, is_gone(*owner)) == Holder::nobody;
   } catch (const Error&) {  // Harmless where it is: the checkpoint is one with or without it.
+    CAIRN_PROBE("store.mark_cannot_be_looked_at");
     return false;
   }
 }

@@ -5,6 +5,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "store/internal/committed_directory.hpp"
 
 namespace cairn::store {
@@ -19,11 +21,13 @@ HeldCheckpoint::HeldCheckpoint(const Store& store, io::Syscalls& syscalls, const
       return;
     }
     hold_.emplace(*directory);
+    CAIRN_ASSERT(source_->manifest() != nullptr, "what is held is a checkpoint");
     // A rename after this look finds the hold; one before it shows here.
     if (hold_->is_held() && !directory->is_replaced()) {
       return;
     }
   }
+  CAIRN_PROBE("store.held_checkpoint_is_removed");
   throw Error(Errc::not_found, fmt::format("{} is being removed or replaced", path.string()));
 }
 

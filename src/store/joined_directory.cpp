@@ -15,6 +15,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -46,6 +48,7 @@ std::optional<io::Directory> try_open(const io::Directory& parent, const std::st
     const std::string text = io::read_small_file(staged, kOwnerName, kMostMarkBytes);
     const std::optional<Owner> owner = parse_owner(text);
     if (!owner && text.empty()) {
+      CAIRN_PROBE("store.joined_before_its_owner_was_written");
       return std::nullopt;
     }
     if (!owner || owner->uuid != uuid) {
@@ -114,6 +117,7 @@ void remove_rest(const State& state) {
   }
   const io::FileHandle owner = open_mark(state.staged);
   if (!owner.is_open()) {
+    CAIRN_PROBE("store.joined_directory_without_owner");
     state.parent.remove_empty_directory(state.staged_name);
     return;
   }
@@ -140,10 +144,12 @@ bool is_visible(const State& state) {
 /// Says committed only of what this rank has itself made sure of.
 LoneVerdict confirm_visible(const State& state) {
   if (!is_visible(state)) {
+    CAIRN_PROBE("store.neither_directory_nor_checkpoint");
     throw_unknown(state, "neither its temporary directory nor the checkpoint was found");
   }
   for (const io::Directory* directory : {&state.staged, &state.parent}) {
     if (const int result = directory->syscalls().sync(directory->fd()); result < 0) {
+      CAIRN_PROBE("store.visible_but_not_synced_by_a_rank");
       throw_unknown(state, fmt::format("the checkpoint is visible, but fsync {} failed ({})",
                                        directory->path().string(), std::system_category().message(-result)));
     }
@@ -154,6 +160,8 @@ LoneVerdict confirm_visible(const State& state) {
 /// Makes it durable that rank 0's directory was moved away: a power cut must not give it its name back, under which
 /// rank 0 could still publish it.
 LoneVerdict confirm_aborted(State& state) {
+  CAIRN_ASSERT(state.is_joined && !state.is_disputed, "one rank decides once that a save was aborted");
+  CAIRN_PROBE("store.rank_decides_aborted");
   state.is_disputed = true;
   if (const int result = state.parent.syscalls().sync(state.parent.fd()); result < 0) {
     throw_unknown(state, fmt::format("fsync {} failed ({})", state.parent.path().string(),
@@ -163,6 +171,7 @@ LoneVerdict confirm_aborted(State& state) {
 }
 
 LoneVerdict decide(State& state) {
+  CAIRN_ASSERT(state.is_joined, "only a rank that has joined decides without rank 0");
   if (state.options.commit_mode == CommitMode::marker) {
     throw_unknown(
         state, "rank 0 does not respond, and in marker mode the outcome cannot be determined from the disk");
@@ -176,6 +185,7 @@ LoneVerdict decide(State& state) {
   };
   const int moved = rename(state.staged_name, trash);
   if (io::is_unsupported(moved)) {
+    CAIRN_PROBE("store.rank_cannot_decide");
     throw_unknown(state,
                   "rank 0 does not respond, and without RENAME_NOREPLACE the outcome cannot be determined "
                   "from the disk");
@@ -185,6 +195,7 @@ LoneVerdict decide(State& state) {
         state);  // Moved here or, where that failed, by another rank; or its answer was lost.
   }
   if (moved >= 0) {
+    CAIRN_PROBE("store.rank_has_moved_the_old_checkpoint");
     // The old checkpoint: the exchange of an overwrite has happened. What is left of it is rank 0's, or recovery's,
     // to remove.
     static_cast<void>(rename(trash, state.staged_name));
@@ -228,6 +239,8 @@ std::vector<FileEntry> StagedDirectory::prepare(std::span<const io::FileDigest> 
     return entries;
   }
   for (const io::FileDigest& digest : digests) {
+    CAIRN_ASSERT(digest.chunks.size() == io::chunk_count(digest.size_bytes),
+                 "a rank has a hash for each chunk of its files");
     entries.push_back({digest.path, digest.size_bytes, digest.root(), state_->rank});
   }
   const io::Directory& staged = state_->staged;
@@ -242,10 +255,12 @@ std::vector<FileEntry> StagedDirectory::prepare(std::span<const io::FileDigest> 
 }
 
 void StagedDirectory::hand_over() noexcept {
+  CAIRN_ASSERT(state_->is_joined && !state_->is_settled, "a rank hands over once what it has written");
   state_->is_settled = true;
 }
 
 void StagedDirectory::take_back() noexcept {
+  CAIRN_ASSERT(state_->is_joined && state_->is_settled, "a rank takes back what it has handed over");
   state_->is_settled = false;
 }
 
@@ -261,6 +276,7 @@ LoneVerdict StagedDirectory::decide_alone() {
 }
 
 void abandon_joined(State& state) noexcept {
+  CAIRN_ASSERT(state.is_joined, "only what was joined is left to rank 0");
   try {
     const MutexLock lock(state.made_mutex);
     for (const std::string& relative : state.made) {
@@ -270,6 +286,7 @@ void abandon_joined(State& state) noexcept {
       remove_rest(state);
     }
   } catch (const std::exception& error) {  // What is left is recovery's.
+    CAIRN_PROBE("store.joined_directory_left_to_recovery");
     if (is_gone(state.parent, state.staged_name)) {
       return;
     }

@@ -14,6 +14,7 @@
 
 #include "base/internal/mutex.hpp"
 #include "base/internal/per_process.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/durable_file.hpp"
 #include "store/internal/memory_mark.hpp"
@@ -186,6 +187,7 @@ std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const i
     if (error.code() != std::errc::no_space_on_device || !spare_.trim(0)) {
       throw;
     }
+    CAIRN_PROBE("store.spare_files_trimmed_for_a_new_one");
   }
   at.remove_file(name);  // It was made, but not large enough.
   return std::make_unique<io::DurableFile>(io::DurableFile::create(engine, at, name, options));

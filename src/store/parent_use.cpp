@@ -7,8 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
 #include "base/internal/per_process.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::store {
@@ -64,7 +66,9 @@ struct ParentUse::Shared {
   /// Takes it away when it is empty. The next directory may get its number at once: whoever joins that one finds
   /// nothing of this.
   void remove() noexcept CAIRN_REQUIRES(mutex) {
+    CAIRN_ASSERT(users == 0 && !is_kept && !is_removed, "a directory is removed once, when nobody uses it");
     is_removed = true;
+    CAIRN_PROBE("store.made_directory_removed");
     const io::Directory& parent = *made->parent;
     const char* name = made->name.c_str();
     [[maybe_unused]] const int ignored =
@@ -84,6 +88,7 @@ std::shared_ptr<ParentUse> ParentUse::join(io::FileId id) {
   const std::shared_ptr<Shared> shared = Shared::of(id);
   const MutexLock lock(shared->mutex);
   if (shared->is_removed) {
+    CAIRN_PROBE("store.parent_was_removed_meanwhile");
     return nullptr;
   }
   ++shared->users;
@@ -98,6 +103,7 @@ std::shared_ptr<ParentUse> ParentUse::join(io::FileId id, Made made) {
     if (!use->shared_->made) {
       use->shared_->made = std::move(made);
     } else if (made.is_own) {
+      CAIRN_PROBE("store.parent_seen_before_its_maker");
       use->shared_->made->is_own = true;  // Somebody had seen it before the one that made it came here.
     }
   }
@@ -110,6 +116,7 @@ ParentUse::~ParentUse() {
   }
   {
     const MutexLock lock(shared_->mutex);
+    CAIRN_ASSERT(shared_->users > 0, "whoever lets go of a directory has used it");
     --shared_->users;
     if (shared_->may_be_removed()) {
       shared_->remove();

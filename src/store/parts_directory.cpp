@@ -19,6 +19,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/base/json_reader.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "io/internal/remove_directory.hpp"
@@ -106,6 +108,7 @@ std::optional<Manifest> manifest_of_part(const io::Directory& part) {
     if (error.code().category() != cairn_category()) {
       throw;
     }
+    CAIRN_PROBE("store.part_without_manifest");
     return std::nullopt;
   }
 }
@@ -159,6 +162,8 @@ Contents contents_of(const io::Directory& directory) {
     }
   }
   std::sort(contents.parts.begin(), contents.parts.end());
+  CAIRN_ASSERT(std::adjacent_find(contents.parts.begin(), contents.parts.end()) == contents.parts.end(),
+               "a part has one number");
   return contents;
 }
 
@@ -274,6 +279,7 @@ void PartsDirectory::claim() {
   io::require(io::uninterrupted([&] { return syscalls.status(before.fd(), opened); }), "stat", path);
   const std::optional<io::FileStatus> named = directory_.status(kOwnerName);
   if (is_locked || directory_.is_replaced() || !named || named->id != opened.id) {
+    CAIRN_PROBE("store.parts_are_in_use");
     throw Error(std::error_code(EBUSY, std::system_category()),
                 fmt::format("{}: another program is at work on these parts", directory_.path().string()));
   }
@@ -287,6 +293,7 @@ void PartsDirectory::replace_mark() {
   std::string next;
   mark_.emplace([&] {
     if (!next.empty()) {
+      CAIRN_PROBE("store.forked_while_parts_were_marked");
       directory_.remove_file(next);  // The process was forked meanwhile.
     }
     next = temporary_name(kOwnerName, make_uuid(system_random));
@@ -321,6 +328,7 @@ std::string PartsDirectory::in_the_way(const SaveTarget& target) {
     if (error.code() != std::errc::no_such_file_or_directory) {
       throw;
     }
+    CAIRN_PROBE("store.parts_go_while_looked_at");
     // Somebody works there, and removes it perhaps: who opens it is told.
   }
   return others.count == 0 ? ""
@@ -381,6 +389,7 @@ RemovalReport PartsDirectory::remove(const RandomSource& random) {
 
 /// False when it cannot be renamed.
 bool PartsDirectory::remove_whole(const RandomSource& random, RemovalReport& report) const {
+  CAIRN_ASSERT(mark_.has_value(), "parts are removed by who has marked them");
   // By its mark recovery knows that it is ours, once it has a name that says that it is to go.
   io::require(directory_.syscalls().sync_data(mark_->fd()), "fdatasync", directory_.path() / kOwnerName);
   directory_.sync();
@@ -391,6 +400,7 @@ bool PartsDirectory::remove_whole(const RandomSource& random, RemovalReport& rep
     if (!is_other_layer(error)) {
       throw;
     }
+    CAIRN_PROBE("store.parts_in_a_lower_layer");
     return false;
   }
   parent_.sync();
@@ -408,6 +418,7 @@ std::string PartsDirectory::remove_one(std::size_t number, const RandomSource& r
     if (!is_other_layer(error)) {
       throw;
     }
+    CAIRN_PROBE("store.part_in_a_lower_layer");
     // Without COMMIT nobody takes for a part what a crash leaves of it.
     io::remove_if_there([&] { part.remove_file(kCommitName); });
     part.sync();
@@ -416,6 +427,7 @@ std::string PartsDirectory::remove_one(std::size_t number, const RandomSource& r
   directory_.sync();
   std::string kept = remove_part(directory_, current, part, directory_.path() / name);
   if (!kept.empty() && current != name) {
+    CAIRN_PROBE("store.part_with_foreign_files_put_back");
     rename_to_free_name(directory_, current, name);  // Nobody else makes one while the mark is locked.
   }
   return kept;

@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "base/internal/assert.hpp"
 #include "base/internal/at_fork.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::store {
 namespace {
@@ -49,9 +51,11 @@ bool enter(int fd, std::uint64_t forks) {
   Descriptors& known = descriptors();
   const MutexLock lock(known.mutex);
   if (known.forks != forks) {
+    CAIRN_PROBE("store.forked_while_a_file_was_opened");
     return false;
   }
   known.all.insert(fd);
+  CAIRN_ASSERT(fd >= 0, "only open files are closed in children");
   return true;
 }
 
@@ -72,12 +76,14 @@ ProcessFile::~ProcessFile() {
     return;
   }
   if (process_ != ::getpid()) {
+    CAIRN_PROBE("store.file_of_the_parent_process");
     static_cast<void>(
         file_.release());  // Its descriptor was closed, and its number is another file's perhaps.
     return;
   }
   Descriptors& known = descriptors();
   const MutexLock lock(known.mutex);
+  CAIRN_ASSERT(known.all.contains(file_->fd()), "a file of this process is closed once");
   known.all.erase(file_->fd());
   file_.reset();  // With the lock: so the number is not another file's while a child would close it.
 }

@@ -15,6 +15,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/packed.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "store/names.hpp"
@@ -39,12 +40,14 @@ std::optional<ClaimRecord> read_record(const io::FileHandle& file, const std::fi
   try {
     io::read_all(file, std::as_writable_bytes(std::span(bytes)), 0, path);
   } catch (const Error&) {  // It is shorter: its program died before it had said anything.
+    CAIRN_PROBE("store.claim_without_record");
     return std::nullopt;
   }
   return parse_claim(bytes);
 }
 
 [[noreturn]] void throw_busy(const std::filesystem::path& path, const std::optional<ClaimRecord>& holder) {
+  CAIRN_PROBE("store.memory_filled_by_another_program");
   const std::string who = holder ? fmt::format("process {} (rank {})", holder->pid, holder->rank)
                                  : std::string("another process");
   throw Error(std::error_code(EBUSY, std::system_category()),

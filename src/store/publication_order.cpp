@@ -6,7 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/internal/assert.hpp"
 #include "base/internal/per_process.hpp"
+#include "base/internal/probe.hpp"
 
 namespace cairn::store {
 
@@ -30,6 +32,8 @@ std::shared_ptr<PublicationOrder::Ticket> PublicationOrder::enter(
   const MutexLock lock(order->mutex_);
   std::list<const Ticket*>& tickets = order->tickets_[ticket->key_];
   tickets.push_back(ticket.get());
+  CAIRN_ASSERT(std::count(tickets.begin(), tickets.end(), ticket.get()) == 1,
+               "a save has one ticket for its target");
   if (tickets.size() == 1) {
     ticket->turn_.set();
   }
@@ -48,6 +52,7 @@ void PublicationOrder::leave(const Ticket& ticket) noexcept {
     const MutexLock lock(mutex_);
     const auto found = tickets_.find(ticket.key_);
     if (found == tickets_.end()) {
+      CAIRN_PROBE("store.ticket_never_entered");
       return;  // It never entered: there was no memory for its ticket.
     }
     std::list<const Ticket*>& tickets = found->second;

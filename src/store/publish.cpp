@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +33,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/links.hpp"
 #include "io/internal/remove_directory.hpp"
@@ -113,10 +114,14 @@ void write_tables(const State& state, const std::map<std::string, std::uint32_t,
 /// Writes the files that describe the others, COMMIT last, and makes all names durable.
 /// A second call with another generation replaces what the first wrote.
 void seal(State& state, Manifest& manifest, std::uint32_t generation) {
+  CAIRN_ASSERT(generation > 0, "generations are counted from 1");
+  CAIRN_ASSERT(manifest.uuid == state.checkpoint, "a manifest has the uuid of its checkpoint");
+  CAIRN_ASSERT(!state.is_settled && !state.is_abandoned, "COMMIT is written before anything is visible");
   manifest.generation = generation;
   const std::string text = encode_manifest(manifest);
   for (const std::string_view name : {kCommitName, kManifestName}) {
     if (state.staged.status(name)) {
+      CAIRN_PROBE("store.sealed_again");
       state.staged.remove_file(name);
     }
   }
@@ -133,6 +138,7 @@ void seal(State& state, Manifest& manifest, std::uint32_t generation) {
 /// Errors: Errc::cancelled.
 void require_permission(const State& state) {
   if (state.options.may_publish && !state.options.may_publish()) {
+    CAIRN_PROBE("store.given_up_before_it_was_visible");
     throw Error(Errc::cancelled, fmt::format("{}: the save was given up before its checkpoint was visible",
                                              state.target.string()));
   }
@@ -160,10 +166,12 @@ Whose whose_directory(const State& state, const std::string& name) {
     if (result >= 0 && staged.id == found->id) {
       return Whose::ours;  // The common case needs no descriptor: there may be none left.
     }
+    CAIRN_PROBE("store.directory_numbered_anew");
     // Some network file systems number a directory anew: what it says of itself counts.
     const auto owner = parse_owner(io::read_small_file(state.parent.open_directory(name), kOwnerName, 4096));
     return owner && owner->uuid == state.uuid ? Whose::ours : Whose::not_ours;
   } catch (const Error& error) {
+    CAIRN_PROBE("store.cannot_tell_whose_directory");
     return says_nothing(error) ? Whose::unknown : Whose::not_ours;
   }
 }
@@ -179,6 +187,7 @@ Whose whose_commit(const State& state, const io::Directory& published) {
 
 /// The checkpoint may be visible: from here on neither this save's files nor what they may have replaced are removed.
 [[noreturn]] void give_up_unknown(State& state, std::string_view operation, int result) {
+  CAIRN_PROBE("store.outcome_unknown");
   state.is_settled = true;
   throw Error(Errc::commit_unknown,
               fmt::format("{}: {} failed ({}); whether it took effect cannot be determined",
@@ -190,6 +199,8 @@ Whose whose_commit(const State& state, const io::Directory& published) {
 /// Errors: Errc::commit_unknown when nobody can tell whether it was renamed.
 int rename_staged(State& state, const std::string& name, io::RenameMode mode) {
   require_permission(state);
+  CAIRN_ASSERT(!state.is_settled && !state.is_joined,
+               "rank 0 renames its directory before the save is settled");
   for (int interruptions = 0;; ++interruptions) {
     const int result = state.parent.syscalls().rename_at(state.parent.fd(), state.staged_name.c_str(),
                                                          state.parent.fd(), name.c_str(), mode);
@@ -202,6 +213,7 @@ int rename_staged(State& state, const std::string& name, io::RenameMode mode) {
       give_up_unknown(state, "rename", result);
     }
     if (whose == Whose::ours) {
+      CAIRN_PROBE("store.rename_answer_lost");
       return 0;
     }
     // Repeated only after this look: an exchange that is done twice is undone.
@@ -225,6 +237,7 @@ void create_commit(State& state, const io::Directory& published) {
                                  0666);
   });
   if (made < 0) {  // One that was made all the same is empty.
+    CAIRN_PROBE("store.commit_not_created");
     if (whose_commit(state, published) == Whose::unknown) {
       give_up_unknown(state, "creation of COMMIT", made);
     }
@@ -235,6 +248,7 @@ void create_commit(State& state, const io::Directory& published) {
   const std::int64_t written =
       io::uninterrupted([&] { return syscalls.write_at(commit.fd(), bytes, text.size(), 0); });
   if (written != static_cast<std::int64_t>(text.size())) {
+    CAIRN_PROBE("store.commit_half_written");
     give_up_unknown(state, "write of COMMIT", written < 0 ? static_cast<int>(written) : -EIO);
   }
   if (const int result = syscalls.sync_data(commit.fd()); result < 0) {
@@ -250,6 +264,7 @@ void create_commit(State& state, const io::Directory& published) {
 /// Errors: as `rename_staged`; OS errors pass through: then it is not there.
 void link_commit(State& state, const io::Directory& published) {
   require_permission(state);
+  CAIRN_ASSERT(state.marked.has_value(), "COMMIT is linked into a directory that was marked");
   const std::string commit(kCommitName);
   const int result = io::uninterrupted([&] {
     return state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), published.fd(), commit.c_str());
@@ -258,10 +273,12 @@ void link_commit(State& state, const io::Directory& published) {
     return;
   }
   if (io::has_no_links(result)) {
+    CAIRN_PROBE("store.no_hard_links");
     create_commit(state, published);
     return;
   }
   const Whose whose = whose_commit(state, published);  // Its answer may be lost, too.
+  CAIRN_PROBE("store.link_of_commit_failed");
   if (whose == Whose::unknown) {
     give_up_unknown(state, "link of COMMIT", result);
   }
@@ -271,6 +288,7 @@ void link_commit(State& state, const io::Directory& published) {
 }
 
 [[noreturn]] void throw_unknown(const State& state, const std::filesystem::path& path, int result) {
+  CAIRN_PROBE("store.visible_but_not_synced");
   throw Error(Errc::commit_unknown,
               fmt::format("{} is visible, but fsync {} failed ({})", state.target.string(), path.string(),
                           std::system_category().message(-result)));
@@ -294,6 +312,7 @@ void require_working_file_system(const State& state) {
 
 /// The checkpoint is visible: from here on nothing of it may be removed, whatever happens.
 void settle(State& state, const io::Directory& published) {
+  CAIRN_ASSERT(!state.is_settled, "a save is settled once");
   state.is_settled = true;
   tell(state, PublishStep::make_visible);
   if (published.fd() != state.staged.fd()) {  // In marker mode COMMIT is a new name in it.
@@ -318,6 +337,7 @@ bool tidy(State& state, Work work) noexcept {
     add_problem(state, work());
     return true;
   } catch (...) {
+    CAIRN_PROBE("store.tidying_failed");
     try {
       add_problem(state, describe(std::current_exception()));
     } catch (...) {  // No memory for a sentence.
@@ -329,6 +349,7 @@ bool tidy(State& state, Work work) noexcept {
 /// Errors: Errc::cancelled when what was replaced is not for this save to remove.
 void require_retirement(const State& state, const std::string& name) {
   if (state.options.may_retire && !state.options.may_retire()) {
+    CAIRN_PROBE("store.retirement_left_to_recovery");
     throw Error(Errc::cancelled, fmt::format("{}: what was replaced is left to recovery",
                                              (state.parent.path() / name).string()));
   }
@@ -336,6 +357,7 @@ void require_retirement(const State& state, const std::string& name) {
 
 /// The last step: what this save has made is a checkpoint like any other, and what it has replaced is gone.
 void drop_mark(State& state) noexcept {
+  CAIRN_ASSERT(state.is_settled, "the mark of a save goes when its checkpoint is there");
   // A left-over is harmless: readers ignore it and recovery removes it.
   const io::Directory& published = state.marked ? *state.marked : state.staged;
   const std::string name(state.marked ? kUncommittedName : kOwnerName);
@@ -346,6 +368,7 @@ void drop_mark(State& state) noexcept {
 [[noreturn]] void throw_not_renamed(const State& state, const std::string& name, int result) {
   const std::filesystem::path path = state.parent.path() / name;
   if (result == -EEXIST || result == -ENOTEMPTY) {
+    CAIRN_PROBE("store.another_writer_was_first");
     throw Error(Errc::already_exists, fmt::format("{}: another writer was first", path.string()));
   }
   throw_errno(-result, fmt::format("rename {} to", state.staged.path().string()), path);
@@ -354,6 +377,7 @@ void drop_mark(State& state) noexcept {
 /// Makes the directory with the final name. It comes into being with its mark inside, by a rename: a crash at any
 /// moment leaves a directory that recovery knows as ours.
 const io::Directory& make_marked_directory(State& state, const std::string& name) {
+  CAIRN_ASSERT(!state.marked.has_value(), "one directory is marked for a save");
   if (state.parent.status(name)) {  // The rename would replace a directory that is empty.
     throw_not_renamed(state, name, -EEXIST);
   }
@@ -405,6 +429,7 @@ void publish_as(State& state, const std::string& name) {
       throw_not_renamed(state, name, result);
     }
   }
+  CAIRN_PROBE("store.published_by_marker");
   publish_by_marker(state, name);
 }
 
@@ -418,6 +443,7 @@ std::optional<CheckpointLock> lock_replaced(const State& state, const std::strin
   std::optional<CheckpointLock> checkpoint_lock;
   checkpoint_lock.emplace(state.parent, name);
   while (!checkpoint_lock->is_held()) {
+    CAIRN_PROBE("store.waits_for_the_lock_of_what_it_replaces");
     if (!state.options.wait_for_lock || !state.options.wait_for_lock()) {
       throw Error(std::error_code(EBUSY, std::system_category()),
                   fmt::format("{} is not replaced: it is being pinned or removed by somebody else",
@@ -440,6 +466,7 @@ bool publish_by_exchange(State& state) {
   const int result = rename_staged(state, state.name, io::RenameMode::exchange);
   // EXDEV: the old one lies in the lower layer of an overlay file system, whose directories keep their names.
   if (io::is_unsupported(result) || result == -EXDEV) {
+    CAIRN_PROBE("store.no_exchange");
     return false;
   }
   if (result < 0) {
@@ -476,6 +503,7 @@ std::string retire_generation(const State& state, const std::string& name) {
     return retire(state.parent, name, state.name, state.parent.open_directory(name), Retirement::replaced,
                   state.options.random);
   } catch (const Error& error) {
+    CAIRN_PROBE("store.older_generation_not_retired");
     if (error.code() == std::error_code(EXDEV, std::system_category())) {
       return error.what();  // Recovery could do no more.
     }
@@ -485,6 +513,7 @@ std::string retire_generation(const State& state, const std::string& name) {
 
 /// Returns whether none is left for recovery.
 bool remove_older(State& state, const Current& current, std::uint32_t generation) noexcept {
+  CAIRN_ASSERT(generation > 1 && state.is_settled, "older generations go when a newer one is there");
   bool is_done = true;
   const bool is_listed = tidy(state, [&] {
     for (const std::uint32_t older : list_generations(state.parent, state.name)) {
@@ -504,6 +533,7 @@ bool remove_older(State& state, const Current& current, std::uint32_t generation
 }
 
 void replace(State& state, Manifest& manifest, const Current& current) {
+  CAIRN_ASSERT(state.options.overwrite, "a checkpoint is replaced where that was asked for");
   if (current.generation == 1 && state.options.commit_mode == CommitMode::automatic) {
     seal(state, manifest, 1);
     if (publish_by_exchange(state)) {
@@ -511,6 +541,8 @@ void replace(State& state, Manifest& manifest, const Current& current) {
     }
   }
   const std::uint32_t generation = next_generation(state);
+  CAIRN_ASSERT(generation > current.generation, "a new generation is higher than the one that it replaces");
+  CAIRN_PROBE("store.replaced_by_a_generation");
   seal(state, manifest, generation);
   {
     const std::optional<CheckpointLock> checkpoint_lock = lock_replaced(state, current.name);
@@ -527,6 +559,8 @@ void replace(State& state, Manifest& manifest, const Current& current) {
 
 void publish_staged(State& state, Manifest manifest, std::span<const io::FileDigest> digests,
                     std::span<const FileEntry> others) {
+  CAIRN_ASSERT(!state.is_joined && !state.is_settled && !state.is_abandoned,
+               "rank 0 publishes once what was not abandoned");
   manifest.uuid = state.checkpoint;
   std::map<std::string, std::uint32_t, std::less<>> ranks;  // Of files that not rank 0 wrote.
   for (const FileEntry& file : manifest.files) {
@@ -547,7 +581,8 @@ void publish_staged(State& state, Manifest manifest, std::span<const io::FileDig
   if (!others.empty()) {
     require_visible(state.staged, others);
     const auto by_path = [](const auto& a, const auto& b) { return a.path < b.path; };
-    assert(std::is_sorted(digests.begin(), digests.end(), by_path));  // The table has their order, too.
+    CAIRN_ASSERT(std::is_sorted(digests.begin(), digests.end(), by_path),
+                 "the table of hashes has the order of the files");
     std::sort(manifest.files.begin(), manifest.files.end(), by_path);
   }
   write_tables(state, ranks, digests);

@@ -17,6 +17,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/file.hpp"
 #include "store/directory_scan.hpp"
 #include "store/internal/listing.hpp"
@@ -84,6 +86,7 @@ class Recovery {
       }
     } catch (...) {
       const std::optional<std::error_code> code = code_of(std::current_exception());
+      CAIRN_PROBE("store.recovery_of_an_entry_failed");
       // What is gone already is not a failure: another recovery was quicker.
       entry.has_failed = !code || *code != std::errc::no_such_file_or_directory;
       entry.note = describe(std::current_exception());
@@ -100,12 +103,16 @@ class Recovery {
                          classification.generation == before.generation &&
                          classification.is_empty == before.is_empty && classification.blocked_by.empty();
     if (!is_same) {
+      CAIRN_PROBE("store.changed_since_it_was_seen");
       found.entry.note = fmt::format("is {} now: {}", store::name(classification.kind), classification.note);
     }
     return is_same;
   }
 
   void remove(ScannedEntry& found) const {
+    CAIRN_ASSERT(found.entry.kind == EntryClass::abandoned || found.entry.kind == EntryClass::retired,
+                 "recovery removes only what was abandoned or replaced");
+    CAIRN_ASSERT(!found.entry.is_removed, "an entry is removed once");
     const std::string& name = found.entry.name;
     const io::Directory directory = root_.open_directory(name);
     Classification classification;
@@ -114,6 +121,7 @@ class Recovery {
     }
     std::string kept;
     if (classification.is_empty) {
+      CAIRN_PROBE("store.recovery_removes_an_empty_directory");
       // Never more than the empty directory: its writer may have claimed it since.
       root_.remove_empty_directory(name);
     } else if (classification.kind == EntryClass::abandoned) {
@@ -121,8 +129,10 @@ class Recovery {
     } else if (classification.kind == EntryClass::retired) {
       kept = remove_retired(root_, name, directory);
     } else if (scan_.has_sound_successor(name)) {
+      CAIRN_PROBE("store.recovery_retires_an_older_generation");
       found.is_immovable = !retire_older(name, directory, kept);
     } else {
+      CAIRN_PROBE("store.replacement_is_gone");
       found.entry.note = "what has replaced it is gone";
       return;
     }
@@ -143,6 +153,7 @@ class Recovery {
       if (error.code() != std::error_code(EXDEV, std::system_category())) {
         throw;
       }
+      CAIRN_PROBE("store.recovery_cannot_move_a_lower_layer");
       kept = error.what();
       return false;
     }
@@ -166,18 +177,23 @@ class Recovery {
   }
 
   void restore(ScannedEntry& found) const {
+    CAIRN_ASSERT(found.entry.kind == EntryClass::displaced && !found.home.empty(),
+                 "recovery puts back what was displaced, where it belongs");
     const io::Directory directory = root_.open_directory(found.entry.name);
     Classification classification;
     if (!is_as_before(found, directory, classification)) {
       return;
     }
     rename_to_free_name(root_, found.entry.name, found.home);
+    CAIRN_PROBE("store.recovery_put_back_a_checkpoint");
     root_.sync();
     found.entry.note = fmt::format("put back as {}", found.home);
   }
 
   void unmark(ScannedEntry& found) const {
+    CAIRN_ASSERT(found.entry.kind == EntryClass::committed, "recovery takes marks from checkpoints only");
     if (has_older_generations(found.entry.name)) {
+      CAIRN_PROBE("store.mark_stays_with_older_generations");
       found.entry.has_failed = true;
       found.entry.note = "what it has replaced could not be removed";
       return;

@@ -13,6 +13,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
@@ -33,6 +35,7 @@ namespace {
 bool is_generation(const io::Directory& directory, std::uint32_t generation) {
   const CommitCheck check = check_commit(directory, false);
   if (!check.is_committed && has_commit(directory)) {
+    CAIRN_PROBE("store.may_be_a_later_generation");
     throw Error(Errc::malformed_metadata,
                 fmt::format("{} may be a later generation ({})", directory.path().string(), check.problem));
   }
@@ -78,6 +81,7 @@ std::vector<Generation> find_generations(const io::Directory& parent, const Targ
       found.push_back({target.name, open_first(parent, target.name, *first)});
     }
   } catch (const Error& error) {
+    CAIRN_PROBE("store.name_below_a_generation_is_foreign");
     // Next to a later generation, this name may belong to somebody else: to what was kept of an earlier one, for
     // example.
     if (error.code() != Errc::not_committed || found.empty()) {
@@ -187,6 +191,7 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
       if (error.code() != std::errc::no_such_file_or_directory || parent.status(entry.name)) {
         throw;
       }
+      CAIRN_PROBE("store.leftover_is_gone");
     }
   }
   if (!found.empty()) {
@@ -232,9 +237,11 @@ class Removal {
     }
     std::for_each(kept.begin(), kept.end(), [this](const std::string& each) { keep(each); });
     for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
+      CAIRN_ASSERT(!aside_.has_value(), "one generation at a time is set aside");
       aside_.emplace(Generation{trash_name(target_.name, make_uuid(random_)), std::move(oldest->directory)});
       aside_from_ = oldest->name;
       own_.begin(aside_->name);
+      CAIRN_ASSERT(aside_from_ != aside_->name, "what is set aside gets another name");
       set_aside(parent_, aside_from_, aside_->name, aside_->directory);
       remove_aside();
     }
@@ -261,8 +268,10 @@ class Removal {
       return;
     }
     if (parent_.status(aside_->name)) {  // Nobody else uses its name.
+      CAIRN_PROBE("store.set_aside_although_it_failed");
       remove_aside();
     } else if (!parent_.status(aside_from_) || !is_called(parent_, aside_from_, aside_->directory)) {
+      CAIRN_PROBE("store.removed_by_somebody_else");
       has_removed_ = true;  // And a recovery was faster; or somebody else has removed it.
       parent_.sync();
     }
@@ -273,6 +282,7 @@ class Removal {
   }
 
   void remove_aside() {
+    CAIRN_ASSERT(aside_.has_value() && !is_at_ours_, "what is removed was set aside");
     has_removed_ = true;
     is_at_ours_ = true;
     parent_.sync();
@@ -290,6 +300,7 @@ class Removal {
       if (!has_removed_ || error.code() != Errc::not_found) {
         throw;
       }
+      CAIRN_PROBE("store.removal_finds_nothing_left");
       return {};
     }
   }
@@ -345,6 +356,7 @@ RemovalReport remove_checkpoint(const io::Directory& parent, const std::string& 
       if (removal.is_at_ours() || restarts == kMostRestarts || removal.seen() == before) {
         throw;
       }
+      CAIRN_PROBE("store.removal_tried_again");
     }
     removal.look_around();
   }

@@ -12,6 +12,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/commit_record.hpp"
@@ -34,6 +36,7 @@ std::optional<Manifest> manifest_of(const io::Directory& directory) {
       throw;
     }
     if (holds_only_own_files(directory)) {  // The end of a removal that was cut short.
+      CAIRN_PROBE("store.removal_goes_on");
       return std::nullopt;
     }
     throw Error(Errc::malformed_metadata,
@@ -49,6 +52,7 @@ void remove_empty(const io::Directory& parent, const std::string& name) {
     if (error.code() != std::errc::no_such_file_or_directory) {
       throw;
     }
+    CAIRN_PROBE("store.empty_directory_is_gone");
   }
 }
 
@@ -67,6 +71,7 @@ std::string put_back(const io::Directory& parent, const std::string& name, const
       return home;
     }
   } catch (const Error&) {  // It stays where it is, and nobody takes it for a checkpoint.
+    CAIRN_PROBE("store.not_put_back");
   }
   return name;
 }
@@ -97,6 +102,7 @@ void rename_to_free_name(const io::Directory& parent, const std::string& name, c
   };
   int result = rename(io::RenameMode::no_replace);
   if (io::is_unsupported(result)) {
+    CAIRN_PROBE("store.no_rename_without_replacing");
     if (to.status(free_name)) {
       throw_errno(EEXIST, operation, path);
     }
@@ -112,6 +118,7 @@ void set_aside(const io::Directory& parent, const std::string& name, const std::
     return parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), aside.c_str(),
                                        io::RenameMode::replace);  // The new name is nobody's.
   });
+  CAIRN_ASSERT(name != aside, "what is set aside gets a name of its own");
   if (result == -EXDEV) {
     throw Error(
         std::error_code(EXDEV, std::system_category()),
@@ -120,6 +127,7 @@ void set_aside(const io::Directory& parent, const std::string& name, const std::
                     (parent.path() / name).string()));
   }
   if (result < 0 && !is_called(parent, aside, directory)) {  // Else its answer was lost, and it was done.
+    CAIRN_PROBE("store.not_set_aside");
     throw_errno(-result, fmt::format("rename {} to", (parent.path() / name).string()), parent.path() / aside);
   }
 }
@@ -145,6 +153,7 @@ std::string remove_retired(const io::Directory& parent, const std::string& name,
     }
     const std::string where =
         put_back(parent, name, home_of(name, manifest.value_or(Manifest()).generation), directory);
+    CAIRN_PROBE("store.retired_with_foreign_files");
     return fmt::format("kept in {}, because the checkpoint does not list it: {}",
                        (parent.path() / where).string(), listed(foreign));
   } catch (const Error&) {  // It says what the directory was called when it was opened.

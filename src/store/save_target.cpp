@@ -14,6 +14,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/memory_mark.hpp"
@@ -35,6 +37,7 @@ io::FileId id_of(const io::Directory& directory) {
 }
 
 SaveTarget opened(Target parsed, io::Directory parent) {
+  CAIRN_ASSERT(!parsed.name.empty(), "a target has a name");
   const io::FileId id = id_of(parent);
   const bool is_in_memory = lies_in_memory(parent.syscalls(), parent.fd());
   return {std::move(parsed.path), std::move(parsed.name), std::move(parent), id, nullptr, is_in_memory};
@@ -124,6 +127,7 @@ std::optional<Reached> make_level(const Reached& above, const std::string& name)
   const int made = io::uninterrupted(
       [&] { return parent.syscalls().make_directory_at(parent.fd(), name.c_str(), io::kDirectoryMode); });
   if (made == -ENOENT) {
+    CAIRN_PROBE("store.parent_removed_while_made");
     if (parent.is_replaced()) {
       return std::nullopt;
     }
@@ -138,11 +142,13 @@ std::optional<Reached> make_level(const Reached& above, const std::string& name)
   // It is joined before it is opened: what fails from here on removes it.
   const std::optional<io::FileStatus> status = parent.status(name);
   if (!status) {
+    CAIRN_PROBE("store.made_parent_is_gone");
     return std::nullopt;
   }
   Reached level;
   level.use = ParentUse::join(status->id, {above.directory, name, made >= 0, above.use});
   if (!level.use) {
+    CAIRN_PROBE("store.joined_parent_is_gone");
     return std::nullopt;
   }
   try {
@@ -179,9 +185,12 @@ std::optional<SaveTarget> try_to_reach(io::Syscalls& syscalls, const Target& par
     }
     level = std::move(*next);
   }
+  CAIRN_ASSERT(level.directory != nullptr && level.directory.use_count() == 1,
+               "nobody else holds the innermost directory");
   SaveTarget target = opened(parsed, std::move(*level.directory));  // Nobody else holds the innermost.
   target.use = std::move(level.use);
   if (removals != ParentUse::removals() && target.parent.is_replaced()) {
+    CAIRN_PROBE("store.parents_removed_while_reached");
     return std::nullopt;
   }
   return target;
@@ -218,6 +227,7 @@ SaveTarget look_at_target(io::Syscalls& syscalls, const std::filesystem::path& p
       return std::move(*target);
     }
   }
+  CAIRN_PROBE("store.parents_keep_going");
   throw Error(Errc::not_found,
               fmt::format("the directory {} for the checkpoint '{}': another process keeps removing it",
                           parsed.parent.string(), parsed.name));

@@ -12,6 +12,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/base/hash.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/disk_file.hpp"
 #include "io/internal/mapped_file.hpp"
@@ -250,6 +252,7 @@ std::optional<CommittedDirectory> open_if_committed(io::Syscalls& syscalls, cons
   try {
     return CommittedDirectory::open(syscalls, path, known_manifest);
   } catch (const Error& error) {
+    CAIRN_PROBE("store.not_a_checkpoint");
     // A directory with a manifest is a checkpoint that lost its COMMIT, not a folder of somebody else's.
     std::error_code ignored;
     if (error.code() != Errc::not_committed || std::filesystem::exists(path / kManifestName, ignored)) {
@@ -275,6 +278,7 @@ std::shared_ptr<const Source> open_item(io::Syscalls& syscalls, const std::files
   }
   std::vector<SourceItem> items = items_of(checkpoint->manifest());
   std::erase_if(items, [&path](const SourceItem& item) { return item.directory != path.filename(); });
+  CAIRN_ASSERT(items.size() <= 1, "a directory belongs to one checkpointable");
   return items.empty() ? nullptr
                        : std::make_shared<CommittedSource>(path, std::move(*checkpoint), std::move(items));
 }

@@ -11,6 +11,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "store/internal/memory_mark.hpp"
 #include "store/names.hpp"
@@ -38,6 +40,7 @@ std::shared_ptr<SpareFiles> SpareFiles::of(const io::Directory& root) noexcept {
     const std::optional<MemoryMark> mark = read_mark_above(root);
     return mark ? std::make_shared<SpareFiles>(root.open_directory(kSpareName), mark->limit_bytes) : nullptr;
   } catch (...) {  // Then files are unlinked, as elsewhere.
+    CAIRN_PROBE("store.no_spare_files");
     return nullptr;
   }
 }
@@ -81,6 +84,7 @@ bool SpareFiles::keep(const io::Directory& directory, const std::string& name) {
   directory.rename(name, folder_, spare, io::RenameMode::no_replace);
   files_.emplace(status.size_bytes, std::move(spare));
   bytes_ += status.size_bytes;
+  CAIRN_ASSERT(limit_bytes_ == 0 || bytes_ <= limit_bytes_, "spare files take no more than the limit");
   return true;
 }
 
@@ -89,6 +93,7 @@ void SpareFiles::remove(const io::Directory& directory, const std::string& name)
   try {
     is_kept = keep(directory, name);
   } catch (const Error&) {  // What cannot be kept is unlinked; what cannot be unlinked either says why.
+    CAIRN_PROBE("store.spare_file_not_kept");
   }
   if (!is_kept) {
     directory.remove_file(name);
@@ -96,6 +101,7 @@ void SpareFiles::remove(const io::Directory& directory, const std::string& name)
 }
 
 void SpareFiles::erase(Index::iterator file) {
+  CAIRN_ASSERT(file != files_.end() && bytes_ >= file->first, "the spare bytes are those of the spare files");
   bytes_ -= file->first;
   files_.erase(file);
 }
@@ -122,6 +128,7 @@ std::optional<io::FileHandle> SpareFiles::take(const io::Directory& to, const st
       found_bytes = status.size_bytes;
       folder_.rename(found->second, to, name, io::RenameMode::no_replace);
     } catch (const Error&) {  // Somebody else has changed what there is.
+      CAIRN_PROBE("store.spare_file_changed");
       erase(found);
       continue;
     }
@@ -154,6 +161,7 @@ bool SpareFiles::trim(std::uint64_t most_bytes) {
     erase(largest);
     has_trimmed = true;
   }
+  CAIRN_ASSERT(bytes_ <= most_bytes || files_.empty(), "spare files are trimmed to what was asked for");
   return has_trimmed;
 }
 

@@ -14,6 +14,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/durable_file.hpp"
 #include "io/internal/links.hpp"
@@ -43,6 +45,7 @@ void discard(const io::Directory& parent, const std::string& name, const io::Dir
     try {
       remove_unfinished(parent, name, directory);
     } catch (const Error& error) {
+      CAIRN_PROBE("store.staged_directory_left_to_recovery");
       if (problem != nullptr) {
         *problem = fmt::format("{} is left to recovery: {}", (parent.path() / name).string(), error.what());
       }
@@ -71,6 +74,7 @@ std::optional<io::Directory> make_staged(const io::Directory& parent, const std:
   try {
     return parent.make_directory(name, mode);
   } catch (const Error& error) {
+    CAIRN_PROBE("store.staged_directory_not_made");
     // A call that failed may have made it all the same. Its name has the uuid of this save; what has something in it
     // stays.
     static_cast<void>(
@@ -124,6 +128,7 @@ std::string readable(const std::filesystem::path& path) {
 
 /// Removes what this process has made, as far as possible.
 void abandon_own(StagedDirectory::State& state) noexcept {
+  CAIRN_ASSERT(!state.is_joined && !state.is_settled, "only what was not published is abandoned");
   // Who sees the directory without its lock now may remove it as well: it is to go.
   for (io::FileHandle* handle : {&state.marker, &state.owner, &state.reserve}) {
     [[maybe_unused]] const int ignored = handle->close();
@@ -171,14 +176,17 @@ io::FileHandle claim(const io::Directory& directory, std::string_view owner_name
     return syscalls.open_beneath(directory.fd(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   });
   if (fd == -ENOENT) {
+    CAIRN_PROBE("store.directory_removed_before_it_was_claimed");
     return {};
   }
   io::FileHandle owner(syscalls, io::require(fd, "create", path));
   if (syscalls.try_lock(fd) == -EAGAIN) {
+    CAIRN_PROBE("store.mark_locked_by_a_recovery");
     return {};
   }
   // Any other refusal means that the file system has no locks; then pid and boot id must do.
   if (!directory.status(name)) {  // A recovery had the lock before us: it took the file for a dead writer's.
+    CAIRN_PROBE("store.mark_removed_by_a_recovery");
     return {};
   }
   const std::string text = encode_owner(this_process(uuid));
@@ -189,6 +197,7 @@ io::FileHandle claim(const io::Directory& directory, std::string_view owner_name
 
 std::optional<Current> find_current(const io::Directory& parent, const std::string& name) {
   for (const std::uint32_t generation : list_generations(parent, name)) {
+    CAIRN_ASSERT(generation > 0, "generations that are listed are counted from 1");
     std::string found = generation_name(name, generation);
     if (generation == 1) {
       return Current{std::move(found), 1};
@@ -242,6 +251,7 @@ void require_replaceable(const io::Directory& parent, const Current& current, bo
       if (error.code() != std::errc::no_such_file_or_directory) {
         throw;
       }
+      CAIRN_PROBE("store.replaced_while_looked_at");
     }
   }
   throw Error(Errc::already_exists, fmt::format("{} is not a checkpoint, and is not overwritten", path));
@@ -294,6 +304,7 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
       throw;
     }
     if (!owner.is_open()) {
+      CAIRN_PROBE("store.staged_directory_taken_by_a_recovery");
       discard(parent, name, *staged);  // Its name may be settled: then the next attempt takes it again.
       continue;
     }
@@ -309,6 +320,8 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     state->use = std::move(parsed.use);
     state->is_in_memory = parsed.is_in_memory;
     state->memory = memory;
+    CAIRN_ASSERT(state->owner.is_open() && !state->staged_name.empty(),
+                 "a temporary directory has an owner and a name");
     StagedDirectory made(std::move(state));
     if (const std::shared_ptr<ParentUse>& use = made.state_->use) {
       use->sync();  // Before the commit; where no directory was made there is nothing to do.
@@ -375,6 +388,7 @@ bool StagedDirectory::link_file(std::string_view relative, const io::Directory& 
   const io::Directory here = state_->staged.open_directory(relative.substr(0, slash));
   const int linked = here.syscalls().link_at(there.fd(), name.c_str(), here.fd(), name.c_str());
   if (io::has_no_links(linked) || linked == -EXDEV) {
+    CAIRN_PROBE("store.file_not_linked");
     return false;
   }
   io::require(linked, fmt::format("link {} to", (there.path() / name).string()), here.path() / name);
@@ -392,6 +406,7 @@ void StagedDirectory::publish(Manifest manifest, std::span<const io::FileDigest>
     throw Error(Errc::closed, fmt::format("publish {}", state_->target.string()));
   }
   publish_staged(*state_, std::move(manifest), digests, others);
+  CAIRN_ASSERT(state_->is_settled, "a save that was published is settled");
   if (state_->use) {
     state_->use->keep();
   }
@@ -402,6 +417,7 @@ void StagedDirectory::abandon() noexcept {
     return;
   }
   state_->is_abandoned = true;
+  CAIRN_PROBE("store.abandoned");
   state_->abandonment_problem.clear();
   if (state_->is_joined) {
     abandon_joined(*state_);

@@ -10,6 +10,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/probe.hpp"
 #include "store/retire.hpp"
 
 namespace cairn::store {
@@ -26,6 +27,7 @@ void remove_one(const io::Directory& parent, const std::string& name) {
     if (error.code() != std::errc::no_such_file_or_directory || parent.status(name)) {
       throw;
     }
+    CAIRN_PROBE("store.trash_is_gone");
   }
 }
 
@@ -74,6 +76,7 @@ void Trash::remove(const io::Directory& parent) {
       remove_one(parent, name);
       end(name);
     } catch (...) {
+      CAIRN_PROBE("store.trash_failed_again");
       give_up(name);
       failure = failure ? failure : std::current_exception();
     }

@@ -20,7 +20,9 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/start.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/own_plane.hpp"
@@ -285,6 +287,8 @@ Awaitable<> Check::check_runs(Examined* file) {
   const std::uint64_t size = file->entry.size_bytes;
   while (file->next_run < size && !is_stopped_) {
     const std::uint64_t offset = std::exchange(file->next_run, file->next_run + staging::kBufferBytes);
+    CAIRN_ASSERT(offset < size && offset % staging::kBufferBytes == 0,
+                 "runs of a file are checked one behind the other");
     const staging::Buffer buffer = co_await own_.plane().acquire_buffer();
     const std::span<std::byte> data = buffer.bytes().first(
         static_cast<std::size_t>(std::min<std::uint64_t>(staging::kBufferBytes, size - offset)));
@@ -294,6 +298,7 @@ Awaitable<> Check::check_runs(Examined* file) {
         co_await file->file.read(offset, data);
         is_read = true;
       } catch (const Error&) {  // Which chunk of it cannot be read shows below.
+        CAIRN_PROBE("store.verify_reads_chunk_by_chunk");
       }
     }
     std::function<void()> check = [&] {
@@ -384,6 +389,7 @@ std::optional<io::FileDigest> Check::digest(const FileEntry& entry) {
   try {
     return checkpoint_.digest(entry.path);
   } catch (const Error& error) {
+    CAIRN_PROBE("store.verify_finds_damaged_hashes");
     const Damage damage = error.code() == Errc::checksum_mismatch ? Damage::altered : Damage::unreadable;
     report(damage, table_name(entry.rank), tables_.at(entry.rank), error.what());
     return std::nullopt;
@@ -393,12 +399,15 @@ std::optional<io::FileDigest> Check::digest(const FileEntry& entry) {
 void Check::check_now(Examined& file, std::uint64_t offset_bytes, std::uint64_t bytes,
                       std::span<std::byte> buffer) {
   const std::uint64_t end = offset_bytes + bytes;
+  CAIRN_ASSERT(bytes <= buffer.size() || bytes == 0 || buffer.size() >= io::kChunkBytes,
+               "a chunk fits into the buffer");
   for (std::uint64_t offset = offset_bytes; offset < end && !is_stopped_; offset += io::kChunkBytes) {
     const std::span<std::byte> chunk =
         buffer.first(static_cast<std::size_t>(std::min<std::uint64_t>(io::kChunkBytes, end - offset)));
     try {
       file.file.read_now(offset, chunk);
     } catch (const Error& error) {
+      CAIRN_PROBE("store.verify_cannot_read_a_chunk");
       file.is_unreadable = true;
       checked_bytes_ += chunk.size();
       report_chunk(Damage::unreadable, file.entry, offset / io::kChunkBytes, error.what());
@@ -413,6 +422,8 @@ void Check::compare(Examined& file, std::uint64_t offset_bytes, std::span<const 
   compared_bytes_ += data.size();
   io::for_each_chunk(offset_bytes, data, [&](std::uint64_t index, std::span<const std::byte> chunk) {
     const std::uint64_t found = io::hash_chunk(chunk);
+    CAIRN_ASSERT(index < (file.expected ? file.expected->chunks.size() : file.found.size()),
+                 "there is a hash for each chunk that is compared");
     if (!file.expected) {
       file.found[index] = found;
     } else if (found != file.expected->chunks[index]) {
@@ -528,6 +539,8 @@ void Check::keep(VerifyProblem problem) {
   ++report_.problem_count;
   if (report_.problems.size() < options_.max_problems) {
     report_.problems.push_back(std::move(problem));
+    CAIRN_ASSERT(report_.problems.size() <= report_.problem_count,
+                 "no more problems are listed than were found");
   }
 }
 
@@ -548,6 +561,7 @@ VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path, c
       return report;
     }
     if (restarts == kMostRestarts) {
+      CAIRN_PROBE("store.replaced_each_time_it_was_verified");
       throw Error(Errc::not_found, fmt::format("{}: it was replaced each of the {} times that it was read",
                                                path.string(), kMostRestarts + 1));
     }

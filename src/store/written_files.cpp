@@ -7,6 +7,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+
 namespace cairn::store {
 
 void WrittenFiles::claim(const std::string& path, std::uint64_t bytes) {
@@ -20,6 +22,8 @@ void WrittenFiles::claim(const std::string& path, std::uint64_t bytes) {
 void WrittenFiles::add(io::FileDigest digest) {
   const MutexLock lock(mutex_);
   std::string path = digest.path;
+  CAIRN_ASSERT(digest.chunks.size() == io::chunk_count(digest.size_bytes),
+               "a file that is written has a hash for each chunk");
   digests_.emplace(std::move(path), std::move(digest));
 }
 

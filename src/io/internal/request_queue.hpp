@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/internal/assert.hpp"
 #include "io/internal/engine.hpp"
 
 namespace cairn::io {
@@ -21,6 +22,7 @@ class RequestQueue {
 
   /// Removes the oldest request; the queue must not be empty.
   Request& pop() noexcept {
+    CAIRN_ASSERT(first_ != nullptr, "a queue has a request where one is taken");
     Request& request = *first_;
     first_ = std::exchange(request.next, nullptr);
     if (first_ == nullptr) {
@@ -34,6 +36,7 @@ class RequestQueue {
     if (other.is_empty()) {
       return;
     }
+    CAIRN_ASSERT(&other != this, "a queue is not put behind itself");
     *(last_ == nullptr ? &first_ : &last_->next) = other.first_;
     last_ = other.last_;
     other.first_ = other.last_ = nullptr;
