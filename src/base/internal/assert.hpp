@@ -8,7 +8,8 @@
 namespace cairn {
 
 /// Prints to the standard error output, and aborts.
-[[noreturn]] void fail_assertion(const char* rule, const char* condition, const char* file, int line) noexcept;
+[[noreturn]] void fail_assertion(const char* rule, const char* condition, const char* file,
+                                 int line) noexcept;
 
 }  // namespace cairn
 

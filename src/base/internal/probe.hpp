@@ -35,9 +35,9 @@ class Probe {
 #ifdef NDEBUG
 #define CAIRN_PROBE(name) static_cast<void>(0)
 #else
-#define CAIRN_PROBE(name)                             \
-  do {                                                \
+#define CAIRN_PROBE(name)                              \
+  do {                                                 \
     static constinit ::cairn::Probe passed_here(name); \
-    passed_here.pass();                               \
+    passed_here.pass();                                \
   } while (false)
 #endif
