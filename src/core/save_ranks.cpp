@@ -18,6 +18,8 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "coord/internal/of_peer.hpp"
 #include "store/internal/new_checkpoint.hpp"
 #include "store/internal/other_files.hpp"
@@ -169,6 +171,7 @@ Awaitable<> JointRanks::agree(std::shared_ptr<JointRanks> self) {
     const bool is_of_all = self->is_of_all(failure);
     if (is_of_all && !self->joint_->has_failed()) {  // Otherwise it is a failure of this rank itself.
       self->take_peer_failure(failure);              // Stops the handlers: what they still do is in vain.
+      CAIRN_PROBE("core.agreement_fails_on_all_ranks");
     }
     if (is_of_all && self->operation_.is_stopped()) {
       failure = async::cancelled();  // Why it was stopped says the same, and the save's name.
@@ -178,11 +181,13 @@ Awaitable<> JointRanks::agree(std::shared_ptr<JointRanks> self) {
 }
 
 void JointRanks::announce_directory() {
+  CAIRN_ASSERT(is_primary(), "rank 0 announces the directory");
   files_.staged().make_directory(store::kTablesName);
   joint_->send_created();
 }
 
 void JointRanks::join_directory() {
+  CAIRN_ASSERT(!is_primary(), "the other ranks join the directory");
   store::JoinOptions options;
   options.uuid = files_.uuid();
   options.rank = joint_->rank();
@@ -192,6 +197,7 @@ void JointRanks::join_directory() {
   };
   while (files_.target() == nullptr && !files_.find()) {  // Rank 0 has made its directory by now.
     if (!options.look_again()) {
+      CAIRN_PROBE("core.directory_of_rank_0_not_seen");
       throw Error(
           Errc::not_found,
           fmt::format("rank 0 created {}, but it is not visible here: do all ranks use one shared directory?",
@@ -253,8 +259,11 @@ Awaitable<> JointRanks::vote(std::vector<store::FileEntry> files) {
   // A rank that is stopped from here on still waits for the verdict: once it has voted, rank 0 may publish.
   co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
   if (!commit_.begin_commit()) {
+    CAIRN_PROBE("core.stopped_before_its_vote");
     throw Error(Errc::cancelled, operation_.title());
   }
+  CAIRN_ASSERT(!is_primary() && commit_.state() != CommitState::State::running,
+               "a rank hands over what it no longer gives up");
   files_.staged().hand_over();
   joint::Verdict verdict;
   std::exception_ptr silence;
@@ -265,6 +274,7 @@ Awaitable<> JointRanks::vote(std::vector<store::FileEntry> files) {
     silence = std::current_exception();
   }
   if (silence) {
+    CAIRN_PROBE("core.rank_0_is_silent");
     std::function<void()> decide = [&] { verdict = decide_alone(silence); };
     co_await operation_.run_call(std::move(decide));
   }
@@ -272,7 +282,9 @@ Awaitable<> JointRanks::vote(std::vector<store::FileEntry> files) {
 }
 
 joint::Verdict JointRanks::decide_alone(const std::exception_ptr& silence) {
+  CAIRN_ASSERT(!is_primary() && silence != nullptr, "a rank decides alone when it does not hear rank 0");
   if (files_.staged().decide_alone() == store::LoneVerdict::aborted) {
+    CAIRN_PROBE("core.rank_decides_that_it_was_aborted");
     joint::Verdict verdict(joint::Verdict::Kind::aborted, words_of(silence));
     verdict.is_peer_lost = code_of(silence) == Errc::peer_lost;
     return verdict;
@@ -289,6 +301,7 @@ joint::Verdict JointRanks::committed() const {
 }
 
 void JointRanks::apply_verdict(const joint::Verdict& verdict) {
+  CAIRN_ASSERT(!is_primary(), "the verdict of rank 0 is for the others");
   switch (verdict.kind) {
     case joint::Verdict::Kind::committed:
       static_cast<void>(commit_.end_commit());
@@ -297,10 +310,12 @@ void JointRanks::apply_verdict(const joint::Verdict& verdict) {
       files_.report().measure();
       return;
     case joint::Verdict::Kind::unknown:
+      CAIRN_PROBE("core.verdict_is_unknown");
       throw Error(Errc::commit_unknown, named(verdict.words, operation_.title()));
     case joint::Verdict::Kind::aborted:
       break;
   }
+  CAIRN_PROBE("core.verdict_is_aborted");
   files_.staged().take_back();
   if (operation_.is_stopped()) {
     throw Error(Errc::cancelled, operation_.title());  // Asked for on this rank: its caller is told so.
