@@ -239,8 +239,8 @@ double planning_seconds(const Model& model, std::uint64_t max_size, std::size_t&
 
 /// Measures whole blocks, and says what all bytes would take.
 Ceilings ceilings_of(const fs::path& directory, const std::byte* source, std::size_t bytes) {
-  constexpr std::size_t kBlockBytes = 4 * kMiB;
-  const std::size_t whole = std::max<std::size_t>(bytes / kBlockBytes, 1) * kBlockBytes;
+  constexpr std::size_t kRunBytes = 4 * kMiB;
+  const std::size_t whole = std::max<std::size_t>(bytes / kRunBytes, 1) * kRunBytes;
   Ceilings found = measure_ceilings(directory, source, std::min(whole, bytes));
   const double factor = static_cast<double>(bytes) / static_cast<double>(found.bytes);
   found.write_s *= factor;
