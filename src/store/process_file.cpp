@@ -83,7 +83,6 @@ ProcessFile::~ProcessFile() {
   }
   Descriptors& known = descriptors();
   const MutexLock lock(known.mutex);
-  CAIRN_ASSERT(known.all.contains(file_->fd()), "a file of this process is closed once");
   known.all.erase(file_->fd());
   file_.reset();  // With the lock: so the number is not another file's while a child would close it.
 }
