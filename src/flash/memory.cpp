@@ -423,8 +423,8 @@ bool Memory::retire(std::uint64_t step) {
 }
 
 void Memory::drop_spare() {
-  root_->begin();  // Looks what there is.
-  root_->trim(0);
+  root_->begin();  // Nobody else may be making any.
+  root_->drop_spare();
 }
 
 void Memory::retire_above(std::uint64_t step) {

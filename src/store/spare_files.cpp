@@ -165,6 +165,18 @@ bool SpareFiles::trim(std::uint64_t most_bytes) {
   return has_trimmed;
 }
 
+void SpareFiles::clear() {
+  const MutexLock lock(mutex_);
+  for (const io::DirectoryEntry& entry : folder_.list()) {
+    const std::optional<io::FileStatus> status = folder_.status(entry.name);
+    if (status && status->kind == io::FileKind::regular) {
+      io::remove_if_there([&] { folder_.remove_file(entry.name); });
+    }
+  }
+  files_.clear();
+  bytes_ = 0;
+}
+
 std::uint64_t SpareFiles::bytes() const {
   const MutexLock lock(mutex_);
   return bytes_;

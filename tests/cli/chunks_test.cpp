@@ -231,7 +231,7 @@ TEST_F(CliChunks, VerifySaysWhatIsMissingOfATree) {
   const CliResult result = run_cli({"verify", directory_ / "wrong.cpb"});
 
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("wrong.cpb"), HasSubstr("7: chunk 3 of 0 is not there")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("wrong.cpb"), HasSubstr("7: there is no chunk 3 among 0")));
 }
 
 TEST_F(CliChunks, DiffComparesChunkByChunk) {

@@ -75,6 +75,7 @@ class MemoryRoot {
   void make_ready() { mappings_.make_ready(); }
   /// Lets go of spare files beyond these bytes: no save will want them.
   void trim(std::uint64_t most_bytes) { spare_.trim(most_bytes); }
+  void drop_spare() { spare_.clear(); }
   [[nodiscard]] std::uint64_t spare_bytes() const { return spare_.bytes(); }
   [[nodiscard]] std::size_t mapped_files() const { return mappings_.count(); }
   /// As ProgramClaim::end.

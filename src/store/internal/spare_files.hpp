@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kMinFilledBytes = std::uint64_t{1} << 20;
 /// or used again; both times that is asked through its descriptor. A file that another checkpoint has, too, must not
 /// change.
 /// Every call blocks.
-/// Threads: every method may be called from any thread; `take`, `make` and `trim` only by who has the ProgramClaim.
+/// Threads: every method may be called from any thread; `take`, `make`, `trim` and `clear` only by who has the ProgramClaim.
 class SpareFiles {
  public:
   /// Opens those of a root. Null where it keeps none: it lies on no tmpfs, in no marked memory, or has no such
@@ -54,6 +54,8 @@ class SpareFiles {
   [[nodiscard]] io::FileHandle make(const std::string& name, std::uint64_t bytes);
   /// Unlinks the largest until no more than these bytes are left. Returns whether any was unlinked.
   bool trim(std::uint64_t most_bytes);
+  /// Unlinks all, also files that a killed process has begun to make and nobody can use. Nobody may be making one.
+  void clear();
   [[nodiscard]] std::uint64_t bytes() const;
 
  private:
