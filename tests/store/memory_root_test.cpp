@@ -300,6 +300,15 @@ TEST_F(MemoryRoots, AreMadeReadyForTheSavesToCome) {
   EXPECT_EQ(held->mapped_files(), 3u);
 }
 
+TEST_F(MemoryRoots, DropWhatAKilledProgramHadBegunToMake) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  testing::write_text(root_ / ".cairn-spare/begun", "");
+
+  held->drop_spare();
+
+  EXPECT_EQ(spare_files(), 0u);
+}
+
 TEST_F(MemoryRoots, HaveFilesWrittenThatTheAddressSpaceHasNoRoomFor) {
   const std::shared_ptr<MemoryRoot> held = claim();
   StagedDirectory staged = stage("1");
