@@ -83,7 +83,7 @@ class Deaths : public FlashProcesses {
   void at_each(const std::string& who, std::optional<std::uint64_t> calls,
                const std::function<void(std::uint64_t call)>& die) {
     ASSERT_TRUE(calls) << who << " has not come to its end";
-    constexpr std::uint64_t kInCi = testing::kHasSanitizer ? 6 : 24;
+    constexpr std::uint64_t kInCi = testing::kHasSanitizer ? 4 : 12;
     const testing::Sample sample(std::max<std::uint64_t>(1, *calls / kInCi));
     std::uint64_t deaths = 0;
     for (std::uint64_t call = 1; call <= *calls; ++call) {
