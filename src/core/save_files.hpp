@@ -48,8 +48,8 @@ struct SaveItem {
   std::string directory;
 };
 
-/// What is saved: checkpointables, to a path. Its files, as handlers see them, and the directory (or whatever the
-/// store has in its place) that they lie in until it is published or abandoned.
+/// Has what is saved, checkpointables and a path, and the files of it: handlers write them by this, and they lie in a
+/// directory (or whatever the store has in its place) until that is published or abandoned.
 ///
 /// Threads: as SaveBackend. What works in the directory enters it, and leaves it again: it is removed when all have
 /// left.

@@ -21,8 +21,8 @@
 
 namespace cairn::core {
 
-/// What a save does because other ranks save the same checkpoint. This class is that of a process that saves alone:
-/// nothing, and it is rank 0.
+/// Does what a save owes other ranks that save the same checkpoint. This class serves a process that saves alone: it is
+/// rank 0, and does nothing.
 ///
 /// With others, rank 0 publishes; the rest make durable what they have written, say so, and wait for its verdict. From
 /// the moment at which a rank has said so rank 0 may publish, whatever happens here: this rank says nothing else than

@@ -19,12 +19,12 @@
 
 namespace cairn::core {
 
-/// What a save tells of itself: its result, with the problems that did not keep it from its end.
+/// Collects the result of a save, with the problems that did not keep it from its end.
 ///
 /// Threads: every method may be called from any thread.
 class SaveReport {
  public:
-  /// Of all ranks.
+  /// Counts the files of all ranks.
   struct Totals {
     std::uint64_t files = 0;
     std::uint64_t bytes = 0;

@@ -65,7 +65,7 @@ class MergePlanner {
     }
   }
 
-  /// What is not wanted is checked only, and its place is the last one that is.
+  /// Checks what is not wanted, and does no more with it; the last place that is wanted stands for it.
   void visit(const chunked::ChunkedMessage& node, PathTree::Place place, const Walk& at, bool has_no_tags,
              int depth, bool is_wanted) {
     if (depth > kMostNodeDepth) {
