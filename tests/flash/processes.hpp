@@ -32,8 +32,8 @@ class FlashProcesses : public testing::ApiTest {
   [[nodiscard]] std::filesystem::path memory() const { return *above_ / "run"; }
   [[nodiscard]] std::filesystem::path root() const { return directory_ / "run"; }
 
-  /// Returns the command of a training that saves so many steps (0: without end), and dies at a call of the system (0: at
-  /// none).
+  /// Returns the command of a training that saves so many steps (0: without end), and dies at a call of the system
+  /// (0: at none).
   [[nodiscard]] std::vector<std::string> flasher(std::uint64_t disk_every, std::uint64_t steps = 0,
                                                  std::uint64_t die_at = 0) const {
     return {CAIRN_FLASHER,         memory(), root(), std::to_string(disk_every), std::to_string(steps),

@@ -25,7 +25,8 @@ inline constexpr std::uint64_t kMinFilledBytes = std::uint64_t{1} << 20;
 /// or used again; both times that is asked through its descriptor. A file that another checkpoint has, too, must not
 /// change.
 /// Every call blocks.
-/// Threads: every method may be called from any thread; `take`, `make`, `trim` and `clear` only by who has the ProgramClaim.
+/// Threads: every method may be called from any thread; `take`, `make`, `trim` and `clear` only by who has the
+///          ProgramClaim.
 class SpareFiles {
  public:
   /// Opens those of a root. Null where it keeps none: it lies on no tmpfs, in no marked memory, or has no such
