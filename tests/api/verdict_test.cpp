@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a save says when it gives up stays true, however long the disk takes, and nobody else waits for it.
 #include <chrono>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
@@ -407,25 +408,33 @@ TEST_F(Verdict, CallsThatBlockHaveDeadlines) {
   describing.deadline = 1s;
   RemoveOptions removing;
   removing.deadline = 1s;
+  std::latch told(4);
   std::vector<std::jthread> callers;
   callers.emplace_back([&] {
     EXPECT_THAT([&] { remove_checkpoint(target(), removing, *context_); }, Fails(Errc::timed_out));
+    told.count_down();
   });
   callers.emplace_back([&] {
     EXPECT_THAT([&] { recover(directory_.path(), recovering, *context_); }, Fails(Errc::timed_out));
+    told.count_down();
   });
   callers.emplace_back([&] {
     EXPECT_THAT([&] { static_cast<void>(verify(target(), verifying, *context_)); }, Fails(Errc::timed_out));
+    told.count_down();
   });
   callers.emplace_back([&] {
     EXPECT_THAT([&] { static_cast<void>(checkpointables_metadata(target(), describing, *context_)); },
                 Fails(Errc::timed_out));
+    told.count_down();
   });
   ASSERT_TRUE(calls_->holds(4));
 
   clock_->advance(1s);
-  static_cast<void>(async::Event().wait_for(20ms));
-  clock_->advance(context_->options().stop_grace);
+  while (
+      !told.try_wait()) {  // The grace of each begins when its deadline was heard of, on a thread of the context's.
+    static_cast<void>(async::Event().wait_for(20ms));
+    clock_->advance(context_->options().stop_grace);
+  }
 }
 
 /// The one look at the target is part of the save: the thread that called need not wait for the disk.

@@ -28,7 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
@@ -44,12 +43,14 @@ class Deaths : public FlashProcesses {
     return start({CAIRN_MENDER, checkpoints, std::to_string(die_at)});
   }
 
-  /// A program has said this. It went on from what was reached at least, and nothing else has a say in it.
+  /// A program has said this. It went on from what was reached at least: from memory, or from a later step on disk,
+  /// which went straight there because no image could be taken.
   void hear(const std::vector<std::string>& said) {
     const std::optional<std::uint64_t> resumed = number_behind("resumed ", said);
     if (reached_ && !said.empty()) {
-      EXPECT_THAT(said[0], ::testing::AllOf(StartsWith("resumed "), HasSubstr("memory")));
+      EXPECT_THAT(said[0], StartsWith("resumed "));
       EXPECT_GE(resumed, reached_);
+      EXPECT_TRUE(resumed > reached_ || said[0].ends_with("memory")) << said[0];
     }
     reached_ = std::max(reached_, std::max(resumed, number_behind("saved ", said)));
   }
