@@ -13,7 +13,7 @@
 #include <cairn/array/stored_slices.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/each_rank.hpp>
-#include <cairn/sharding/policies.hpp>
+#include <cairn/sharding/policy.hpp>
 #include <cairn/sharding/shards.hpp>
 
 #include "own_folder.hpp"

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <cairn/cairn.hpp>
-#include <cairn/sharding/policies.hpp>
 #include <cairn/sharding/policy.hpp>
 
 #include "own_folder.hpp"

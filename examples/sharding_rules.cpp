@@ -12,7 +12,7 @@
 
 #include <cairn/sharding/assignment_plan.hpp>
 #include <cairn/sharding/flat_range.hpp>
-#include <cairn/sharding/policies.hpp>
+#include <cairn/sharding/policy.hpp>
 #include <cairn/sharding/sharding.hpp>
 
 namespace {

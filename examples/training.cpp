@@ -15,9 +15,9 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/training/checkpointer.hpp>
+#include <cairn/training/keep_policy.hpp>
 #include <cairn/training/partial_save.hpp>
-#include <cairn/training/preemption_guard.hpp>
-#include <cairn/training/retention.hpp>
+#include <cairn/training/step_options.hpp>
 
 #include "own_folder.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharded/layers.hpp"
 
-#include <cairn/sharding/mesh.hpp>
+#include <cairn/sharding/sharding.hpp>
 
 #include "digits/dataset.hpp"
 

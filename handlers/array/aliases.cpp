@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cairn/array/shared_memory.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "divide.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::detail {
 namespace {

@@ -16,11 +16,14 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/coord/reduce_changes.hpp"
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_merge.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/tree_handler.hpp"
+
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_merge.hpp"
+#include "handlers/internal/array_files.hpp"
 
 namespace cairn {
 namespace {
@@ -300,6 +303,47 @@ array_store::ReadOptions array_read_options(LoadContext context) {
   }
   options.copier_of = [context = std::move(context)](Device device) { return context.copier(device); };
   return options;
+}
+
+Awaitable<Background<>> write_arrays(SaveContext context, const ArraysByPath& arrays) {
+  array_store::Writer writer = array_writer(context);
+  for (const auto& [path, array] : arrays) {
+    writer.add(path, array);
+  }
+  return write_arrays(std::move(context), std::move(writer));
+}
+
+Background<ArraysByPath> read_arrays(LoadContext context, std::optional<AbstractArraysByPath> wanted) {
+  const auto files = stored_files(context);
+  const formats::Index index = co_await array_store::open_index(files);
+  std::vector<array_store::WantedArray> entries;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const formats::IndexEntry entry = index.entry(i);
+    if (entry.kind != formats::EntryKind::array) {
+      continue;
+    }
+    const auto form = wanted ? wanted->find(entry.name) : AbstractArraysByPath::iterator();
+    if (!wanted || form != wanted->end()) {
+      entries.push_back({entry, wanted ? &form->second : nullptr});
+    }
+  }
+  array_store::ReadPlan plan = array_store::plan_read(index, entries, array_read_options(context), *files);
+  co_await array_store::read(files, std::move(plan.pieces), std::move(plan.notes));
+  ArraysByPath arrays;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    arrays.emplace(entries[i].entry.name, std::move(plan.arrays[i]));
+  }
+  co_return arrays;
+}
+
+Awaitable<AbstractArraysByPath> read_array_forms(LoadContext context) {
+  const formats::Index index = co_await array_store::open_index(stored_files(std::move(context)));
+  AbstractArraysByPath forms;
+  std::size_t i = 0;
+  for (formats::IndexArray array; index.next_array(i, array); ++i) {
+    forms.emplace(array.name, AbstractArray(Shape(array.dims), array.dtype));
+  }
+  co_return forms;
 }
 
 }  // namespace cairn

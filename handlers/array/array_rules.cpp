@@ -13,7 +13,8 @@
 #include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn {
 namespace {

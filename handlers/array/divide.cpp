@@ -16,10 +16,12 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
-#include "cairn/sharding/box_table.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/sharding.hpp"
+
+#include "formats/internal/index.hpp"
+#include "sharding/internal/box_table.hpp"
 
 namespace cairn::detail {
 namespace {

@@ -10,11 +10,12 @@
 
 #include "cairn/array/array.hpp"
 #include "cairn/array/sharded_array.hpp"
-#include "cairn/array_store/writer.hpp"
 #include "cairn/contract/save_context.hpp"
 #include "cairn/sharding/assignment_plan.hpp"
 #include "cairn/sharding/policy.hpp"
-#include "cairn/sharding/rank_leaves.hpp"
+
+#include "array_store/internal/writer.hpp"
+#include "sharding/internal/rank_leaves.hpp"
 
 namespace cairn::detail {
 

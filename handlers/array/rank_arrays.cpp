@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "cairn/array/shared_memory.hpp"
-#include "cairn/handlers/array_files.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree.hpp"
@@ -22,6 +22,7 @@
 
 #include "aliases.hpp"
 #include "divide.hpp"
+#include "handlers/internal/array_files.hpp"
 #include "ranks.hpp"
 #include "same_values.hpp"
 

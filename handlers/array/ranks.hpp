@@ -8,9 +8,9 @@
 #include "cairn/coord/reduce_changes.hpp"
 #include "cairn/coord/session.hpp"
 #include "cairn/sharding/assignment_plan.hpp"
-#include "cairn/sharding/rank_leaves.hpp"
 
 #include "same_values.hpp"
+#include "sharding/internal/rank_leaves.hpp"
 
 namespace cairn::detail {
 

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/coord/differences.hpp"
-#include "cairn/formats/index.hpp"
+#include "coord/internal/differences.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::detail {
 namespace {

@@ -11,7 +11,8 @@
 #include "cairn/base/hash.hpp"
 #include "cairn/coord/session.hpp"
 #include "cairn/handlers/tree.hpp"
-#include "cairn/sharding/rank_leaves.hpp"
+
+#include "sharding/internal/rank_leaves.hpp"
 
 namespace cairn::detail {
 

@@ -15,8 +15,9 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/base/ieee_arithmetic.hpp"
-#include "cairn/base/json_reader.hpp"
 #include "cairn/handlers/json.hpp"
+
+#include "base/internal/json_reader.hpp"
 
 namespace cairn::detail {
 namespace {

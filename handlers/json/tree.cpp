@@ -9,9 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/json.hpp"
 #include "cairn/handlers/json_tree.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/require.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/handlers/builtin.hpp"
 

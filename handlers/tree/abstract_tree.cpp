@@ -9,11 +9,12 @@
 #include "cairn/array/stored_slices.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "assembler.hpp"
 #include "containers.hpp"
+#include "formats/internal/foreign_index.hpp"
+#include "formats/internal/index.hpp"
 #include "index_names.hpp"
 #include "indexed_slices.hpp"
 #include "numbers.hpp"

@@ -11,7 +11,7 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/base/ieee_arithmetic.hpp"
-#include "cairn/handlers/tree_chrono.hpp"
+#include "cairn/handlers/tree.hpp"
 
 #include "containers.hpp"
 

@@ -18,8 +18,9 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/tree.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::detail {
 

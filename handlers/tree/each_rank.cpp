@@ -14,9 +14,9 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/packed_tree.hpp"
-#include "cairn/sharding/mesh.hpp"
 #include "cairn/sharding/sharding.hpp"
+
+#include "handlers/internal/packed_tree.hpp"
 
 namespace cairn {
 namespace {

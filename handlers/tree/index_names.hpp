@@ -5,8 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/tree.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::detail {
 

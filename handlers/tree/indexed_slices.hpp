@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "cairn/array/stored_slices.hpp"
-#include "cairn/formats/index.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::detail {
 

@@ -17,7 +17,7 @@
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/tree_nested.hpp"
+#include "cairn/handlers/tree_values.hpp"
 
 #include "containers.hpp"
 

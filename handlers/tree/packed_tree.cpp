@@ -9,9 +9,10 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/array_files.hpp"
 
 #include "assembler.hpp"
+#include "handlers/internal/array_files.hpp"
+#include "handlers/internal/packed_tree.hpp"
 #include "index_names.hpp"
 
 namespace cairn {
@@ -28,6 +29,14 @@ Array array_in(const formats::PackedTree& packed, const formats::IndexEntry& ent
 }
 
 }  // namespace
+
+std::string pack_tree(const Tree& tree) {
+  return pack_tree(tree, formats::kPackedTree);
+}
+
+Tree unpack_tree(std::span<const std::byte> bytes, std::string name) {
+  return unpack_tree(bytes, std::move(name), formats::kPackedTree);
+}
 
 std::string pack_tree(const Tree& tree, const formats::PackedForm& form) {
   formats::TreePacker packer(form);

@@ -16,6 +16,7 @@
 #include "cairn/formats/foreign_catalogue.hpp"
 
 #include "containers.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "index_names.hpp"
 #include "numbers.hpp"
 

@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree_handler.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::detail {
 

@@ -8,7 +8,6 @@
 #include "cairn/api/copy.hpp"
 #include "cairn/api/find.hpp"
 #include "cairn/api/load.hpp"
-#include "cairn/api/load_into.hpp"
 #include "cairn/api/maintain.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/array/array.hpp"

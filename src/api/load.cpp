@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "cairn/api/load_into.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/contract/checkpointable.hpp"
 #include "cairn/handlers/abstract_tree.hpp"

@@ -9,7 +9,8 @@
 
 #include "cairn/array/array_view.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::array_store {
 namespace {

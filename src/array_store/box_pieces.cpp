@@ -8,11 +8,12 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
 #include "array_store/box_sink.hpp"
 #include "array_store/read_steps.hpp"
+#include "formats/internal/foreign_index.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::array_store {
 namespace {

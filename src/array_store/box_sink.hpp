@@ -21,6 +21,7 @@
 #include "array/internal/cast.hpp"
 #include "array_store/array_bytes.hpp"
 #include "base/internal/mutex.hpp"
+#include "formats/internal/foreign_index.hpp"
 
 namespace cairn::array_store {
 

@@ -11,15 +11,15 @@
 #include <fmt/format.h>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
+#include "array_store/internal/reader.hpp"
 #include "array_store/layouts/layouts.hpp"
 #include "base/internal/aligned_memory.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "formats/internal/hugging_face.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::array_store {
 namespace {

@@ -11,16 +11,15 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
+#include "array_store/internal/reader.hpp"
 #include "array_store/read_steps.hpp"
 #include "array_store/sum_check.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/zip.hpp"
 
 namespace cairn::array_store {

@@ -13,10 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/array_store/reader.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
 
 #include "array/internal/cast.hpp"
+#include "array_store/internal/reader.hpp"
+#include "formats/internal/foreign_index.hpp"
 
 namespace cairn::array_store {
 

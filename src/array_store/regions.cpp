@@ -12,8 +12,6 @@
 #include "cairn/array_store/file_layout.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
-#include "cairn/formats/index.hpp"
-#include "cairn/sharding/box_table.hpp"
 
 #include "array/internal/cover.hpp"
 #include "array/internal/overlap.hpp"
@@ -21,6 +19,9 @@
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
 #include "base/internal/checked.hpp"
+#include "formats/internal/foreign_index.hpp"
+#include "formats/internal/index.hpp"
+#include "sharding/internal/box_table.hpp"
 
 namespace cairn::array_store {
 namespace {

@@ -11,16 +11,17 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/require.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "array_store/layouts/fetched_parts.hpp"
 #include "array_store/layouts/layouts.hpp"
 #include "array_store/read_steps.hpp"
 #include "array_store/sum_check.hpp"
 #include "base/internal/mutex.hpp"
+#include "formats/internal/foreign_index.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/zip.hpp"
 
 namespace cairn::array_store {

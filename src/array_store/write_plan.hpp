@@ -17,11 +17,11 @@
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/layout.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/formats/index_builder.hpp"
 #include "cairn/staging/pieces.hpp"
 
 #include "async/internal/event.hpp"
 #include "base/internal/mutex.hpp"
+#include "formats/internal/index_builder.hpp"
 #include "formats/internal/safetensors_layout.hpp"
 
 namespace cairn::array_store {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array_store/writer.hpp"
+#include "array_store/internal/writer.hpp"
 
 #include <cstdint>
 #include <numeric>
@@ -9,10 +9,10 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
 #include "array_store/write_plan.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::array_store {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/json_reader.hpp"
+#include "base/internal/json_reader.hpp"
 
 #include <system_error>
 

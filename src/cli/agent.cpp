@@ -24,7 +24,7 @@
 
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/training/step_format.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "base/internal/limits.hpp"
 #include "cli/commands.hpp"

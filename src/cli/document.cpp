@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
+#include "base/internal/json_reader.hpp"
 #include "base/internal/printable.hpp"
 #include "cli/text.hpp"
 

@@ -9,8 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cairn/array_store/file_layout.hpp"
-
+#include "array_store/internal/reader.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
 

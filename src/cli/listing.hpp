@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/listing.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn::cli {
 

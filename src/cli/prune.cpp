@@ -20,7 +20,6 @@
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/training/keep_policy.hpp"
-#include "cairn/training/retention.hpp"
 #include "cairn/training/step_directory.hpp"
 
 #include "base/internal/clock.hpp"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "cli/usage_error.hpp"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/store/listing.hpp"
-#include "cairn/training/step_info.hpp"
+#include "cairn/store/reports.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "cli/output.hpp"
 

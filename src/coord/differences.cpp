@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/coord/differences.hpp"
+#include "coord/internal/differences.hpp"
 
 #include <iterator>
 #include <span>

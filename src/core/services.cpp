@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
 
 #include "base/internal/limits.hpp"
 #include "base/internal/probe.hpp"

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/core/context.hpp"
 
 #include "async/internal/event.hpp"

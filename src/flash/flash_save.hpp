@@ -9,7 +9,7 @@
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/save.hpp"
-#include "cairn/training/step_response.hpp"
+#include "cairn/training/checkpointer.hpp"
 
 #include "async/internal/event.hpp"
 #include "base/internal/mutex.hpp"

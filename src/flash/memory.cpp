@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/training/step_format.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "flash/internal/run_images.hpp"
 #include "io/internal/check.hpp"

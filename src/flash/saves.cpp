@@ -10,7 +10,7 @@
 
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "flash/state.hpp"
 #include "training/internal/annotations.hpp"

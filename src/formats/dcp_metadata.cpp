@@ -12,12 +12,13 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/sharding/flat_range.hpp"
 
 #include "base/internal/utf8.hpp"
 #include "formats/file_name.hpp"
 #include "formats/internal/description_budget.hpp"
+#include "formats/internal/foreign_index.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/pickle.hpp"
 #include "formats/internal/torch_archive.hpp"
 #include "formats/pickled_arrays.hpp"

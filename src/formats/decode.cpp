@@ -20,6 +20,7 @@
 #include "base/internal/checked.hpp"
 #include "base/internal/utf8.hpp"
 #include "formats/internal/dcp_metadata.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "formats/internal/torch_archive.hpp"
 #include "formats/internal/zstd.hpp"
 

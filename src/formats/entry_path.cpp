@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "base/internal/utf8.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::formats {
 namespace {

@@ -12,10 +12,11 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index_builder.hpp"
 
 #include "base/internal/checked.hpp"
 #include "formats/internal/description_budget.hpp"
+#include "formats/internal/foreign_index.hpp"
+#include "formats/internal/index_builder.hpp"
 
 namespace cairn::formats {
 namespace {

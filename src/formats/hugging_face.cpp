@@ -13,9 +13,9 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
 #include "array/internal/cover.hpp"
+#include "base/internal/json_reader.hpp"
 #include "formats/file_name.hpp"
 #include "formats/internal/first_bytes.hpp"
 

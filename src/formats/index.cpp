@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/index.hpp"
+#include "formats/internal/index.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,6 +19,7 @@
 #include "formats/file_name.hpp"
 #include "formats/index_generated.h"
 #include "formats/index_names.hpp"
+#include "formats/internal/foreign_index.hpp"
 
 namespace cairn::formats {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/index_builder.hpp"
+#include "formats/internal/index_builder.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -15,11 +15,11 @@
 
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "formats/file_name.hpp"
 #include "formats/index_generated.h"
 #include "formats/index_names.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::formats {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/index_merge.hpp"
+#include "formats/internal/index_merge.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/packed_tree.hpp"
+#include "formats/internal/packed_tree.hpp"
 
 #include <algorithm>
 #include <cstring>

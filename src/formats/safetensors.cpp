@@ -11,8 +11,8 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
+#include "base/internal/json_reader.hpp"
 #include "formats/internal/first_bytes.hpp"
 #include "formats/unique_names.hpp"
 

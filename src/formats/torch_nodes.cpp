@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "base/internal/utf8.hpp"
 #include "formats/internal/description_budget.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/torch_archive.hpp"
 #include "formats/pickled_arrays.hpp"
 #include "formats/unique_names.hpp"

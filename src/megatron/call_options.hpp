@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/coord/session.hpp"
 
 namespace cairn::megatron::detail {
 

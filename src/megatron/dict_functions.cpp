@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
+#include "formats/internal/index.hpp"
 #include "megatron/factories.hpp"
 #include "megatron/walk.hpp"
 

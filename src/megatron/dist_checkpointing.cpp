@@ -14,6 +14,7 @@
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/megatron/handler.hpp"
 

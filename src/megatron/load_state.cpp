@@ -16,11 +16,12 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/array_files.hpp"
-#include "cairn/handlers/packed_tree.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/megatron/handler.hpp"
 
+#include "formats/internal/foreign_index.hpp"
+#include "handlers/internal/array_files.hpp"
+#include "handlers/internal/packed_tree.hpp"
 #include "megatron/call_options.hpp"
 #include "megatron/prepare.hpp"
 #include "megatron/rank_requests.hpp"

@@ -11,12 +11,12 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
-#include "cairn/sharding/box_table.hpp"
 
 #include "base/internal/utf8.hpp"
+#include "formats/internal/index.hpp"
 #include "megatron/unique_key.hpp"
 #include "megatron/walk.hpp"
+#include "sharding/internal/box_table.hpp"
 
 namespace cairn::megatron::detail {
 namespace {

@@ -15,14 +15,15 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/base/some_ranks.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/coord/session.hpp"
-#include "cairn/sharding/rank_leaves.hpp"
 
 #include "base/internal/packed.hpp"
 #include "base/internal/value_groups.hpp"
 #include "megatron/rank_keys.hpp"
 #include "megatron/strict_rules.hpp"
 #include "megatron/unique_key.hpp"
+#include "sharding/internal/rank_leaves.hpp"
 
 namespace cairn::megatron::detail {
 namespace {

@@ -14,11 +14,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index_builder.hpp"
-#include "cairn/formats/index_merge.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/megatron/dist_checkpointing.hpp"
 
+#include "formats/internal/index_builder.hpp"
+#include "formats/internal/index_merge.hpp"
 #include "io/internal/syscalls.hpp"
 #include "megatron/state_files.hpp"
 #include "megatron/unique_key.hpp"

@@ -16,13 +16,14 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/coord/reduce_changes.hpp"
-#include "cairn/handlers/packed_tree.hpp"
 #include "cairn/handlers/rank_arrays.hpp"
 #include "cairn/megatron/handler.hpp"
 #include "cairn/megatron/save_rules.hpp"
 
 #include "base/internal/rank_groups.hpp"
+#include "handlers/internal/packed_tree.hpp"
 #include "megatron/call_options.hpp"
 #include "megatron/common_state.hpp"
 #include "megatron/prepare.hpp"

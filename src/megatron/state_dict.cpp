@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
+#include "formats/internal/index.hpp"
 #include "megatron/walk.hpp"
 
 namespace cairn::megatron {

@@ -8,10 +8,11 @@
 #include <string_view>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
 #include "cairn/contract/load_context.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/megatron/state_dict.hpp"
+
+#include "array_store/internal/reader.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::megatron::detail {
 

@@ -6,8 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/formats/index.hpp"
 #include "cairn/megatron/state_dict.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::megatron::detail {
 

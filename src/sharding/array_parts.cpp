@@ -10,9 +10,9 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/sharding/box_table.hpp"
 
 #include "array/internal/cover.hpp"
+#include "sharding/internal/box_table.hpp"
 
 namespace cairn::sharding_detail {
 namespace {

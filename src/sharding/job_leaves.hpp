@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cairn/sharding/assignment_plan.hpp"
-#include "cairn/sharding/rank_leaves.hpp"
 
+#include "sharding/internal/rank_leaves.hpp"
 #include "sharding/rank_message.hpp"
 
 namespace cairn::sharding_detail {

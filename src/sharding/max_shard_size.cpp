@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 namespace cairn {
 namespace {

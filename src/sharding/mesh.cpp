@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/mesh.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/sharding/sharding.hpp"
 
 namespace cairn {
 namespace {

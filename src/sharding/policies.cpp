@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/policies.hpp"
-
 #include <deque>
 #include <map>
 #include <tuple>
@@ -10,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/sharding/policy.hpp"
 
 namespace cairn {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/rank_leaves.hpp"
+#include "sharding/internal/rank_leaves.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 #include "cairn/sharding/sharding.hpp"
 
+#include "base/internal/json_reader.hpp"
 #include "base/internal/json_writer.hpp"
 #include "sharding/rules.hpp"
 

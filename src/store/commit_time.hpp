@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/store/listing.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn::store {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/listing.hpp"
+#include "store/internal/listing.hpp"
 
 #include <system_error>
 
@@ -17,12 +17,12 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/store/reports.hpp"
 
 #include "base/internal/natural_order.hpp"
 #include "store/commit_record.hpp"
 #include "store/directory_scan.hpp"
 #include "store/internal/committed_directory.hpp"
-#include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 

@@ -17,9 +17,9 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
 #include "base/internal/checked.hpp"
+#include "base/internal/json_reader.hpp"
 #include "base/internal/json_writer.hpp"
 #include "base/internal/utf8.hpp"
 #include "io/internal/file.hpp"

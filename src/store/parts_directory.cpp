@@ -17,9 +17,9 @@
 #include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
 #include "base/internal/assert.hpp"
+#include "base/internal/json_reader.hpp"
 #include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/read_small_file.hpp"

@@ -14,13 +14,13 @@
 #include <fmt/ranges.h>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
+#include "array_store/internal/reader.hpp"
 #include "async/internal/event.hpp"
 #include "async/internal/start.hpp"
+#include "formats/internal/index.hpp"
 #include "io/internal/syscalls.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "store/internal/source.hpp"

@@ -16,10 +16,10 @@
 
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "base/internal/json_writer.hpp"
 #include "formats/internal/hugging_face.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/safetensors_layout.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"

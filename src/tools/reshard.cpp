@@ -15,16 +15,17 @@
 #include <fmt/ranges.h>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
-#include "cairn/array_store/writer.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
-#include "cairn/formats/index_merge.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "array_store/internal/reader.hpp"
+#include "array_store/internal/writer.hpp"
 #include "async/internal/start.hpp"
 #include "base/internal/json_writer.hpp"
+#include "formats/internal/foreign_index.hpp"
+#include "formats/internal/index_merge.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/syscalls.hpp"
 #include "staging/internal/own_plane.hpp"

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/formats/index.hpp"
 
+#include "array_store/internal/reader.hpp"
+#include "formats/internal/index.hpp"
 #include "staging/internal/data_plane.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "store/internal/source.hpp"

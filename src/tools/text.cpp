@@ -12,9 +12,9 @@
 #include "cairn/base/error.hpp"
 #include "cairn/contract/handler.hpp"
 #include "cairn/core/load.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "base/internal/json_string.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::tools {
 namespace {

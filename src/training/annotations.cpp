@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
+#include "base/internal/json_reader.hpp"
 #include "base/internal/json_writer.hpp"
 #include "base/internal/utf8.hpp"
 

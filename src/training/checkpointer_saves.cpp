@@ -12,7 +12,7 @@
 
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "async/internal/thread_scope.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/json_members.hpp"
 
-#include "cairn/base/json_reader.hpp"
-
+#include "base/internal/json_reader.hpp"
 #include "base/internal/json_writer.hpp"
 
 namespace cairn::training {

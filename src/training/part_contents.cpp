@@ -11,10 +11,11 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array_store/reader.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/packed_tree.hpp"
 #include "cairn/handlers/tree_handler.hpp"
+
+#include "array_store/internal/reader.hpp"
+#include "handlers/internal/packed_tree.hpp"
 
 namespace cairn::training {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/tree.hpp"
 
+#include "formats/internal/index.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "training/json_members.hpp"
 #include "training/leaf_names.hpp"

@@ -12,12 +12,12 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array_store/reader.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index_merge.hpp"
-#include "cairn/handlers/packed_tree.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "array_store/internal/reader.hpp"
+#include "formats/internal/index_merge.hpp"
+#include "handlers/internal/packed_tree.hpp"
 #include "store/internal/source.hpp"
 #include "training/part_contents.hpp"
 #include "training/part_notes.hpp"

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/tree.hpp"
 
+#include "formats/internal/index.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "store/internal/assembly.hpp"
 #include "store/internal/committed_directory.hpp"

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
+#include "base/internal/json_reader.hpp"
 #include "base/internal/json_writer.hpp"
 #include "store/internal/parts_directory.hpp"
 

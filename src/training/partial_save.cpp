@@ -17,6 +17,7 @@
 #include "cairn/api/maintain.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "base/internal/utf8.hpp"

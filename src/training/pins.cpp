@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cairn/base/error.hpp"
-#include "cairn/training/step_format.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "io/internal/remove_directory.hpp"
 

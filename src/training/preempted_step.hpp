@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cairn/coord/coordinator.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "async/internal/event.hpp"
 #include "base/internal/mutex.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/preemption_guard.hpp"
-
 #include <system_error>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/training/step_options.hpp"
 
 namespace cairn {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "cairn/coord/coordinator.hpp"
-#include "cairn/training/preemption_guard.hpp"
 #include "cairn/training/save_policy.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "async/internal/event.hpp"
 #include "base/internal/clock.hpp"

@@ -12,7 +12,6 @@
 
 #include "cairn/core/context.hpp"
 #include "cairn/training/keep_policy.hpp"
-#include "cairn/training/retention.hpp"
 #include "cairn/training/step_directory.hpp"
 #include "cairn/training/step_options.hpp"
 

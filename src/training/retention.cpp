@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/retention.hpp"
-
 #include <cstddef>
 #include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "cairn/training/keep_policy.hpp"
 
 namespace cairn {
 namespace {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_reader.hpp"
 
+#include "base/internal/json_reader.hpp"
 #include "base/internal/json_writer.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/remove_directory.hpp"

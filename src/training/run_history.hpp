@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "cairn/core/context.hpp"
-#include "cairn/training/period.hpp"
+#include "cairn/training/save_policy.hpp"
 
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"

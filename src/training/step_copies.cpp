@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/internal/step_copies.hpp"
 
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/start.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/step_format.hpp"
-
 #include <system_error>
 
 #include <charconv>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/training/step_directory.hpp"
 
 namespace cairn {
 namespace {

@@ -12,7 +12,6 @@
 #include "cairn/base/timeout.hpp"
 #include "cairn/training/keep_policy.hpp"
 #include "cairn/training/step_directory.hpp"
-#include "cairn/training/step_info.hpp"
 #include "cairn/training/step_options.hpp"
 
 #include "base/internal/mutex.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/step_response.hpp"
-
 #include <system_error>
 
 #include <chrono>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "cairn/base/error.hpp"
+#include "cairn/training/checkpointer.hpp"
 
 #include "training/step_load.hpp"
 #include "training/step_save.hpp"

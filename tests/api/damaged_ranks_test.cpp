@@ -8,7 +8,7 @@
 
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "api/fixture.hpp"

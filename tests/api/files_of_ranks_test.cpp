@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "api/trees_of_ranks.hpp"
 

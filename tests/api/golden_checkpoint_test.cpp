@@ -18,7 +18,7 @@
 
 #include "cairn/handlers/json.hpp"
 #include "cairn/handlers/proto.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "api/fixture.hpp"
 #include "array/internal/cast.hpp"

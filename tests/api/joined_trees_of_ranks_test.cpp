@@ -7,9 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "cairn/array/stored_slices.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "api/trees_of_ranks.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/api/load_into.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -11,6 +9,7 @@
 
 #include <boost/describe/class.hpp>
 
+#include "cairn/api/load.hpp"
 #include "cairn/handlers/describe.hpp"
 
 #include "api/fixture.hpp"

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/staging/device_copier.hpp"
+
 #include "api/fixture.hpp"
 #include "base/internal/printable.hpp"
 #include "io/internal/engine.hpp"

@@ -14,7 +14,7 @@
 #include "cairn/array/stored_slices.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "api/fixture.hpp"

@@ -11,7 +11,7 @@
 #include "cairn/api/save.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "api/fixture.hpp"
 

@@ -22,7 +22,7 @@
 #include <fmt/format.h>
 
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "api/fixture.hpp"

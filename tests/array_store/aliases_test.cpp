@@ -9,9 +9,8 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/array_store/reader.hpp"
-
 #include "array_store/index_of.hpp"
+#include "array_store/internal/reader.hpp"
 #include "array_store/memory_files.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"

@@ -12,10 +12,10 @@
 #include <gmock/gmock.h>
 
 #include "cairn/array/array.hpp"
-#include "cairn/array_store/reader.hpp"
-#include "cairn/array_store/writer.hpp"
 
 #include "array_store/index_of.hpp"
+#include "array_store/internal/reader.hpp"
+#include "array_store/internal/writer.hpp"
 #include "array_store/memory_files.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"

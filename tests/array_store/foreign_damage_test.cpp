@@ -13,10 +13,10 @@
 #include <gtest/gtest.h>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
 #include "cairn/base/error.hpp"
 
 #include "array_store/index_of.hpp"
+#include "array_store/internal/reader.hpp"
 #include "array_store/memory_files.hpp"
 #include "formats/internal/zstd.hpp"
 #include "support/sampling.hpp"

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/array_store/reader.hpp"
-#include "cairn/formats/index_builder.hpp"
+#include "array_store/internal/reader.hpp"
+#include "formats/internal/index_builder.hpp"
 
 namespace cairn::testing {
 

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/array_store/reader.hpp"
-#include "cairn/array_store/writer.hpp"
 #include "cairn/base/error.hpp"
 
+#include "array_store/internal/reader.hpp"
+#include "array_store/internal/writer.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/mapped_file.hpp"
 #include "io/internal/syscalls.hpp"

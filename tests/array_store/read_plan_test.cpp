@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
-#include "cairn/array_store/reader.hpp"
-
 #include "array_store/index_of.hpp"
+#include "array_store/internal/reader.hpp"
 #include "array_store/memory_files.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array_store/writer.hpp"
+#include "array_store/internal/writer.hpp"
 
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "cairn/formats/index.hpp"
-
 #include "array_store/memory_files.hpp"
 #include "async/internal/event.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/safetensors.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"

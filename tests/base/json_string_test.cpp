@@ -6,8 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/base/json_reader.hpp"
-
+#include "base/internal/json_reader.hpp"
 #include "base/internal/utf8.hpp"
 
 namespace cairn {

@@ -7,8 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/base/json_reader.hpp"
-
+#include "base/internal/json_reader.hpp"
 #include "support/other_arithmetic.hpp"
 
 namespace cairn {

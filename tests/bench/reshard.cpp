@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "cairn/cairn.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "base/internal/aligned_memory.hpp"
 #include "bench/operations.hpp"

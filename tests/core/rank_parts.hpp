@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "cairn/contract/handler.hpp"
+#include "cairn/coord/coordinator.hpp"
 
 #include "support/forwarding_syscalls.hpp"
 

@@ -13,7 +13,7 @@
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/testing/local_ranks.hpp"
 
 #include "devices/fixture.hpp"

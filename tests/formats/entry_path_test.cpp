@@ -4,8 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/formats/index.hpp"
-
+#include "formats/internal/index.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::formats {

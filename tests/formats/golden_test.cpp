@@ -6,10 +6,9 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
-
 #include "formats/fixtures.hpp"
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_builder.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::formats {

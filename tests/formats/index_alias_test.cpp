@@ -12,10 +12,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
-#include "cairn/formats/index_merge.hpp"
-
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_builder.hpp"
+#include "formats/internal/index_merge.hpp"
 #include "formats/without_aliases.hpp"
 #include "support/fails.hpp"
 

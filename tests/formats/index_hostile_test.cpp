@@ -13,9 +13,9 @@
 #include <gmock/gmock.h>
 
 #include "cairn/array/shape.hpp"
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
 
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_builder.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::formats {

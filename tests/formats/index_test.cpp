@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/index.hpp"
+#include "formats/internal/index.hpp"
 
 #include <sys/mman.h>
 
@@ -17,9 +17,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cairn/formats/index_builder.hpp"
-
 #include "formats/fixtures.hpp"
+#include "formats/internal/index_builder.hpp"
 #include "support/fails.hpp"
 #include "support/sanitizer.hpp"
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_builder.hpp"
 
 namespace cairn::testing {
 

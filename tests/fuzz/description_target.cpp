@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
 
+#include "array_store/internal/reader.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "fuzz/fuzzing.hpp"
 
 namespace {

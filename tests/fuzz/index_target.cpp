@@ -8,9 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
-
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_builder.hpp"
 #include "fuzz/fuzzing.hpp"
 
 namespace {

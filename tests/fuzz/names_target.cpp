@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/index.hpp"
-
 #include "base/internal/utf8.hpp"
+#include "formats/internal/index.hpp"
 #include "fuzz/fuzzing.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpointable_names.hpp"

@@ -5,9 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/formats/index_merge.hpp"
-#include "cairn/formats/packed_tree.hpp"
-
+#include "formats/internal/index_merge.hpp"
+#include "formats/internal/packed_tree.hpp"
 #include "fuzz/fuzzing.hpp"
 
 namespace {

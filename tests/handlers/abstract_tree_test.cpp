@@ -10,8 +10,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/formats/index_builder.hpp"
-
+#include "formats/internal/index_builder.hpp"
 #include "support/fails.hpp"
 
 namespace cairn {

@@ -18,14 +18,15 @@
 #include <gmock/gmock.h>
 
 #include "cairn/array/sharded_array.hpp"
-#include "cairn/formats/index.hpp"
+#include "cairn/array/stored_slices.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/describe.hpp"
 #include "cairn/handlers/into.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
+#include "formats/internal/index.hpp"
 #include "formats/internal/safetensors.hpp"
 #include "formats/without_aliases.hpp"
 #include "handlers/store.hpp"

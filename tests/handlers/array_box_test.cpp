@@ -10,7 +10,7 @@
 #include "cairn/array/stored_slices.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "handlers/store.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of array_store carries a second handler of arrays.
+// The public calls for arrays carry a second handler of arrays.
 #include "handlers/array_map.hpp"
 
 #include "cairn/contract/registry.hpp"

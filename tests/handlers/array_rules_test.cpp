@@ -17,7 +17,7 @@
 #include "cairn/handlers/json.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "handlers/store.hpp"
 

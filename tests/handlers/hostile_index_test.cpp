@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/into.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "core/internal/start.hpp"
+#include "formats/internal/index_builder.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {

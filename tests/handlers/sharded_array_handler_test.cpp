@@ -5,7 +5,7 @@
 
 #include "cairn/handlers/sharded_array.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "handlers/store.hpp"

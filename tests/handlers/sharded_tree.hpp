@@ -10,7 +10,7 @@
 
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "handlers/store.hpp"

@@ -17,7 +17,7 @@
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/array/stored_slices.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "formats/internal/safetensors.hpp"

@@ -8,6 +8,8 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/array/stored_slices.hpp"
+
 #include "handlers/sharded_tree.hpp"
 
 namespace cairn {

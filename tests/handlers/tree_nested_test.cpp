@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/handlers/tree_nested.hpp"
-
 #include <array>
 #include <cstdint>
 #include <map>
@@ -16,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/handlers/describe.hpp"
+#include "cairn/handlers/tree_values.hpp"
 
 #include "support/fails.hpp"
 

@@ -26,7 +26,7 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/training/checkpointer.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "kill/program.hpp"
 #include "kill/training.hpp"

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/index.hpp"
-
+#include "formats/internal/index.hpp"
 #include "megatron/states_of_ranks.hpp"
 
 namespace cairn::megatron {

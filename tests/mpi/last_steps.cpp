@@ -24,7 +24,7 @@
 #include "cairn/mpi/transport.hpp"
 #include "cairn/sharding/shards.hpp"
 #include "cairn/training/checkpointer.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "mpi/require.hpp"
 

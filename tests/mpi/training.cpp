@@ -20,7 +20,7 @@
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/mpi/transport.hpp"
 #include "cairn/training/checkpointer.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "base/internal/clock.hpp"
 

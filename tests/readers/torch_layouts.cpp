@@ -18,7 +18,7 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/sharding/flat_range.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/shards.hpp"
 #include "cairn/testing/local_ranks.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/box_table.hpp"
+#include "sharding/internal/box_table.hpp"
 
 #include <gmock/gmock.h>
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cairn/sharding/assignment_plan.hpp"
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "array/internal/cover.hpp"
 #include "sharding/held_arrays.hpp"

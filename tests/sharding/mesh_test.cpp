@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/mesh.hpp"
-
 #include <gmock/gmock.h>
+
+#include "cairn/sharding/sharding.hpp"
 
 #include "support/fails.hpp"
 

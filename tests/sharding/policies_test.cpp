@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/policies.hpp"
-
 #include <deque>
 #include <list>
 #include <memory>
@@ -8,6 +6,8 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
+
+#include "cairn/sharding/policy.hpp"
 
 #include "sharding/slow_model.hpp"
 #include "support/fails.hpp"

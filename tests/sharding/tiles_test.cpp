@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/policy.hpp"
 
 #include "sharding/slow_model.hpp"
 #include "support/fails.hpp"

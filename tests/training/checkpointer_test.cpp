@@ -17,7 +17,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "async/internal/event.hpp"
 #include "support/forwarding_syscalls.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/training/step_info.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "support/dice.hpp"
 

@@ -19,7 +19,8 @@
 #include <gmock/gmock.h>
 
 #include "cairn/api/maintain.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "coord/lent_ranks.hpp"
 #include "support/fails.hpp"

@@ -13,7 +13,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "training/rewinds.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/period.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,6 +8,8 @@
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+
+#include "cairn/training/save_policy.hpp"
 
 #include "support/document.hpp"
 #include "support/fails.hpp"

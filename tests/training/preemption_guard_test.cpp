@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/preemption_guard.hpp"
-
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -8,6 +6,8 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "cairn/training/step_options.hpp"
 
 #include "support/fails.hpp"
 

@@ -22,7 +22,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/testing/local_ranks.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "support/fails.hpp"
 #include "training/ranks.hpp"

@@ -20,7 +20,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/testing/local_ranks.hpp"
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "support/fails.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/retention.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -9,6 +7,8 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "cairn/training/keep_policy.hpp"
 
 #include "support/dice.hpp"
 #include "training/histories.hpp"

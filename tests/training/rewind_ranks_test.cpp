@@ -9,7 +9,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/training/preemption_guard.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "support/fails.hpp"
 #include "training/ranks.hpp"

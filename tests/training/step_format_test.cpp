@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/training/step_format.hpp"
-
 #include <limits>
 #include <string>
 
 #include <gmock/gmock.h>
+
+#include "cairn/training/step_directory.hpp"
 
 #include "support/dice.hpp"
 #include "support/fails.hpp"

@@ -16,7 +16,7 @@
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/load.hpp"
-#include "cairn/store/listing.hpp"
+#include "cairn/store/reports.hpp"
 
 // Finding the checkpoints of a directory. `recover` (cairn/api/maintain.hpp) cleans it.
 //

@@ -3,11 +3,15 @@
 
 #include <exception>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>  // Boost 1.81's awaitable.hpp uses std::exchange without including it.
 #include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+
+#include "cairn/base/error.hpp"
 
 namespace cairn {
 
@@ -26,6 +30,17 @@ using Executor = boost::asio::any_io_executor;
 }  // namespace cairn
 
 namespace cairn::async {
+
+/// To be called before something is awaited that code of a user's has returned: an awaitable that was made by its
+/// default constructor, or moved from, has no coroutine, and to await it ends the process.
+///
+/// Errors: Errc::handler_failed, with `what` has returned it.
+template <class T>
+void require_coroutine(const Awaitable<T>& awaitable, std::string_view what) {
+  if (!awaitable.valid()) {
+    throw Error(Errc::handler_failed, std::string(what) + " has returned an empty awaitable");
+  }
+}
 
 /// Rethrows the first failure that is not a cancellation; where all are, the first; without a failure returns.
 void rethrow_first(const std::vector<std::exception_ptr>& failures);

@@ -15,13 +15,14 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/array/stored_slices.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/contract/any_value.hpp"
 #include "cairn/contract/load_context.hpp"
 #include "cairn/contract/save_context.hpp"
 
 namespace cairn {
+
+class StoredSlices;  // cairn/array/stored_slices.hpp
 
 /// Holds what a checkpoint says of one array.
 /// Ownership: the name is valid as long as the range it came from.

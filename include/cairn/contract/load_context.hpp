@@ -11,14 +11,19 @@
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/device.hpp"
 #include "cairn/contract/any_value.hpp"
 #include "cairn/contract/handler_work.hpp"
-#include "cairn/coord/coordinator.hpp"
-#include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
+
+namespace cairn::coord {
+class Channel;
+class Coordinator;
+}  // namespace cairn::coord
 
 namespace cairn {
 
+class DeviceCopier;
 namespace contract {
 class LoadBackend;
 }

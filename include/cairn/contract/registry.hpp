@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/require.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/contract/any_value.hpp"
 #include "cairn/contract/handler.hpp"
 #include "cairn/contract/value_traits.hpp"

@@ -14,12 +14,15 @@
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/contract/registry.hpp"
-#include "cairn/coord/coordinator.hpp"
 #include "cairn/io/engine_kind.hpp"
-#include "cairn/staging/device_copier.hpp"
+
+namespace cairn::coord {
+class Coordinator;
+}  // namespace cairn::coord
 
 namespace cairn {
 
+class DeviceCopier;
 class Clock;
 
 namespace core {

@@ -14,7 +14,6 @@
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/training/checkpointer.hpp"
-#include "cairn/training/period.hpp"
 #include "cairn/training/save_policy.hpp"
 #include "cairn/training/step_options.hpp"
 

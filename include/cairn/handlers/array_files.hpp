@@ -1,73 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <memory>
+#include <functional>
+#include <map>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
-#include "cairn/array_store/writer.hpp"
-#include "cairn/base/hash.hpp"
+#include "cairn/array/array.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/contract/load_context.hpp"
 #include "cairn/contract/save_context.hpp"
-#include "cairn/formats/foreign_catalogue.hpp"
-#include "cairn/formats/index_builder.hpp"
 
 namespace cairn {
 
-class Tree;
+// For handlers whose values hold arrays in a container of their own: the handler of trees stores arrays in this way,
+// too. RankArrays (handlers/rank_arrays.hpp) is for those of which several ranks hold parts.
+//
+// Example: tests/handlers/array_map.hpp is a whole handler.
 
-/// How handlers of whatever holds arrays save and load them: the handler of trees does it so, too.
+/// Arrays by their paths: keys joined by '/', see formats::append_key.
+using ArraysByPath = std::map<std::string, Array, std::less<>>;
+using AbstractArraysByPath = std::map<std::string, AbstractArray, std::less<>>;
+
+/// Writes arrays as safetensors files and an index, as the options of the save ask for: ArrayOptions, ArrayRules.
 ///
-/// Example: tests/handlers/array_map.hpp is a whole handler.
+/// Phase:     as SaveContext::write_pieces.
+/// Ownership: as SaveContext::snapshot says of the elements; the map is not kept.
+/// Errors:    Errc::invalid_argument, naming the path, when it is none, when Snapshot::share finds no owner, or the
+///            array is on a device that nobody reaches; Errc::unsafe_cast when values would be lost; as
+///            SaveContext::write_pieces.
+[[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, const ArraysByPath& arrays);
 
-/// A writer for the arrays of one checkpointable, as the options of its save ask for.
-[[nodiscard]] array_store::Writer array_writer(const SaveContext& context);
-
-/// Adds a leaf of a tree that is not an array to the entries of an index (Writer::entries); of a list its size.
+/// Reads arrays that write_arrays, RankArrays or a handler of trees has written: those that are wanted, in the dtypes
+/// and memory that are wanted; nothing: all, as they are stored. What is wanted and not there is left out.
 ///
-/// Errors: as formats::IndexBuilder.
-void add_value(formats::IndexBuilder& entries, std::string_view path, const Tree& leaf);
+/// Ownership: memory that is wanted stays valid until the task has finished.
+/// Errors:    Errc::unsafe_cast and Errc::shape_mismatch, naming the path; Errc::not_found when a file is missing;
+///            Errc::malformed_metadata; as LoadContext::read_files.
+[[nodiscard]] Background<ArraysByPath> read_arrays(LoadContext context,
+                                                   std::optional<AbstractArraysByPath> wanted = std::nullopt);
 
-/// Writes what was added: the files of arrays, and the index when their headers have been written.
+/// Reads which arrays there are, without their elements.
 ///
-/// Phase:  as SaveContext::write_pieces.
-/// Errors: as Writer::lay_out and SaveContext::write_pieces.
-[[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer);
-
-/// Holds what should be the same on all ranks, and whether it is.
-struct SameOnRanks {
-  Hash128 hash;          ///< Set in the blocking phase.
-  bool is_alike = true;  ///< What the background phase has found.
-};
-
-/// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which
-/// writes it. Those that are as they were in the last save are not sent. A few steps of `ranks`, in the background;
-/// it has no others after this. With the indexes goes the hash of `same`, if that is given. `values` are further
-/// entries that change more often than arrays do, and are sent by themselves: all ranks give them, or none does.
-///
-/// Errors: also those of formats::merge_indexes, on all ranks.
-[[nodiscard]] Awaitable<Background<>> write_arrays(
-    SaveContext context, array_store::Writer writer, coord::Channel ranks,
-    std::shared_ptr<SameOnRanks> same = nullptr, std::optional<formats::IndexBuilder> values = std::nullopt);
-
-/// The files of a checkpointable, as the context reads them.
-[[nodiscard]] std::shared_ptr<const array_store::StoredFiles> stored_files(LoadContext context);
-
-/// Returns what the options of a load ask for.
-[[nodiscard]] array_store::ReadOptions array_read_options(LoadContext context);
-
-/// Makes a tree of an object of other programs (EntryKind::unread), as their layout describes it. What has no place in
-/// a tree is added to `left_out`, with its path in the object; null: it is an error. `path` names the object in errors.
-///
-/// Errors: Errc::structure_mismatch, naming what has no place in a tree.
-[[nodiscard]] Tree read_object(std::shared_ptr<const array_store::FileLayout> layout,
-                               const array_store::StoredObject& object, std::string_view path,
-                               std::vector<formats::LeftOut>* left_out = nullptr);
+/// Errors: Errc::not_found when there is no index; Errc::malformed_metadata.
+[[nodiscard]] Awaitable<AbstractArraysByPath> read_array_forms(LoadContext context);
 
 }  // namespace cairn

@@ -18,7 +18,7 @@
 #include "cairn/array/dtype.hpp"
 #include "cairn/handlers/tree.hpp"
 #include "cairn/handlers/tree_form.hpp"
-#include "cairn/handlers/tree_nested.hpp"
+#include "cairn/handlers/tree_values.hpp"
 
 namespace cairn {
 

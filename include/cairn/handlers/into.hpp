@@ -18,7 +18,7 @@
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree.hpp"
 #include "cairn/handlers/tree_form.hpp"
-#include "cairn/handlers/tree_nested.hpp"
+#include "cairn/handlers/tree_values.hpp"
 
 namespace cairn {
 

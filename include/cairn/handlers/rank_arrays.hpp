@@ -11,8 +11,7 @@
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/contract/save_context.hpp"
-#include "cairn/sharding/assignment_plan.hpp"
-#include "cairn/sharding/rank_leaves.hpp"
+#include "cairn/sharding/policy.hpp"
 
 namespace cairn {
 
@@ -43,12 +42,12 @@ struct RankArrayOptions {
 /// (Participation::all). Trees are saved so.
 ///
 /// Each rank adds what it has, and all call `write`. They agree on who writes which part of which array, and write
-/// files and an index that trees and array_store::open_index read. What they have agreed on is kept in the context, and
+/// files and an index that trees and read_arrays read. What they have agreed on is kept in the context, and
 /// nothing of it is said again as long as all hold the same. In a job of one rank that writes all. The options of a
 /// save that are about arrays hold: ArrayOptions, ArrayRules, ShardingOptions::policy.
 ///
-/// Paths are those of formats/index.hpp. A checkpointable is saved by one of these; it uses the channels "leaves" and
-/// "values" of its context.
+/// Paths are keys joined by '/', see formats::append_key. A checkpointable is saved by one of these; it uses the
+/// channels "leaves" and "values" of its context.
 /// Threads: not safe.
 /// Example: RankArrays arrays(context, options);  arrays.add("w", rows_of_this_rank);
 ///          co_return co_await std::move(arrays).write();
@@ -62,7 +61,7 @@ class RankArrays {
   /// Adds what this rank holds of an array.
   ///
   /// Ownership: as SaveContext::snapshot says of the elements.
-  /// Errors:    those of array_store::Writer::add; of rules.
+  /// Errors:    those of write_arrays about an array; of rules.
   void add(std::string path, ShardedArray array);
   /// Adds an array of which this rank has all, and so have others that add the path: the lowest of them writes it.
   void add(std::string path, Array array);
@@ -75,8 +74,9 @@ class RankArrays {
   /// Agrees with the other ranks, and writes.
   ///
   /// Phase:  as SaveContext::write_pieces.
-  /// Errors: on all ranks, naming path, boxes and ranks: those of sharding::plan_answers. Those of array_store::Writer,
-  ///         of sharding policies, and of formats::merge_indexes.
+  /// Errors: on all ranks, naming path, boxes and ranks: Errc::invalid_argument, Errc::shape_mismatch,
+  ///         Errc::dtype_mismatch and Errc::type_mismatch where what they bring does not fit; those of AssignmentPlan.
+  ///         Those of write_arrays, and of sharding policies.
   [[nodiscard]] Awaitable<Background<>> write() &&;
 
  private:

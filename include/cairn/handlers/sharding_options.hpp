@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "cairn/contract/any_value.hpp"
-#include "cairn/sharding/assignment_plan.hpp"
 #include "cairn/sharding/policy.hpp"
-#include "cairn/sharding/rank_leaves.hpp"
 
 namespace cairn {
 

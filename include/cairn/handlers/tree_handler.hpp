@@ -16,7 +16,6 @@
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/sharded_array.hpp"
-#include "cairn/array_store/file_layout.hpp"
 #include "cairn/contract/handler.hpp"
 #include "cairn/contract/value_traits.hpp"
 #include "cairn/core/load.hpp"
@@ -26,6 +25,10 @@
 #include "cairn/handlers/tree_leaf.hpp"
 
 namespace cairn {
+
+namespace array_store {
+class FileLayout;  // cairn/array_store/file_layout.hpp
+}
 
 /// How arrays are stored, for saves: `save_options.handler_options.set(ArrayOptions(DType::bfloat16))`.
 struct ArrayOptions {
@@ -132,7 +135,8 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
   TreeHandler() = default;
 
   /// Reads files of other programs by these layouts, too.
-  explicit TreeHandler(array_store::FileLayouts layouts) : layouts_(std::move(layouts)) {}
+  explicit TreeHandler(std::vector<std::shared_ptr<const array_store::FileLayout>> layouts)
+      : layouts_(std::move(layouts)) {}
 
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.tree/1"; }
   [[nodiscard]] Participation participation() const noexcept override { return Participation::all; }
@@ -159,7 +163,7 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
   [[nodiscard]] bool takes(std::span<const std::string> files, const OptionSet& options) const override;
 
  private:
-  array_store::FileLayouts layouts_{};
+  std::vector<std::shared_ptr<const array_store::FileLayout>> layouts_{};
 };
 
 /// Saves one array, in the files of a tree whose root it is.

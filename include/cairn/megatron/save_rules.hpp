@@ -7,7 +7,7 @@
 
 #include "cairn/contract/any_value.hpp"
 #include "cairn/handlers/tree.hpp"
-#include "cairn/sharding/assignment_plan.hpp"
+#include "cairn/sharding/policy.hpp"
 
 namespace cairn::megatron {
 

@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include "cairn/coord/coordinator.hpp"  // What programs make of it.
 #include "cairn/coord/transport.hpp"
 
 namespace cairn {

@@ -11,24 +11,8 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/sharding.hpp"
-
-namespace cairn {
-
-/// Which of the ranks that hold a box writes it.
-enum class ReplicaChoice : std::uint8_t {
-  /// The one whose replica is number 0: the caller's choice.
-  main,
-  /// The least loaded: boxes with the fewest holders first, of these the largest, of these by name; lowest rank on a
-  /// tie.
-  balanced,
-  /// As balanced, but a copy that would leave one rank with more than its share fills up the least loaded of its
-  /// holders, one after the other. Those end within 5 % of each other unless what cannot be cut (packed types,
-  /// several boxes of one rank) makes them differ. There are about as many pieces as copies and holders together.
-  balanced_and_split,
-};
-
-}  // namespace cairn
 
 namespace cairn::sharding {
 

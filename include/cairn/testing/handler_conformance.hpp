@@ -21,9 +21,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/contract/registry.hpp"
 #include "cairn/coord/coordinator.hpp"
-#include "cairn/testing/decorated_handlers.hpp"
+#include "cairn/testing/conformance_support.hpp"
 #include "cairn/testing/local_ranks.hpp"
-#include "cairn/testing/temporary_folder.hpp"
 
 namespace cairn::testing {
 

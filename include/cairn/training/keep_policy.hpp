@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -14,7 +15,7 @@
 #include <vector>
 
 #include "cairn/base/timeout.hpp"
-#include "cairn/training/step_info.hpp"
+#include "cairn/training/step_directory.hpp"
 
 namespace cairn {
 
@@ -116,4 +117,33 @@ namespace keep {
 [[nodiscard]] KeepPolicy any_of(std::vector<KeepPolicy> policies);
 
 }  // namespace keep
+
+/// A step that stays, and why: "latest(3)", "newest", "pinned", "being saved or loaded".
+struct KeptStep {
+  std::uint64_t step = 0;
+  std::string why;  ///< All reasons, with commas between them.
+};
+
+/// Decides for each step of a root whether it stays or goes; each is in one of the two lists.
+struct RetentionPlan {
+  std::vector<KeptStep> kept;
+  std::vector<StepInfo> removed;
+};
+
+/// Facts about steps that their manifests do not have.
+struct StepUse {
+  std::set<std::uint64_t> in_use;   ///< Being saved or loaded.
+  std::set<std::uint64_t> damaged;  ///< A load of them has failed.
+  std::set<std::uint64_t> recent;   ///< Just committed, whatever its number.
+};
+
+/// Decides which of `steps`, sorted, are to be removed: those that `policy` does not keep.
+///
+/// Never removed, whatever it says: the newest; the newest that is not known to be damaged; what was just committed;
+/// what is in use; what is pinned; what is damaged so that its manifest cannot be read, which the policy is not asked
+/// about.
+/// Errors: those of the policy; then nothing is decided.
+[[nodiscard]] RetentionPlan plan_retention(const KeepPolicy& policy, std::span<const StepInfo> steps,
+                                           CommitTime now, const StepUse& use = {});
+
 }  // namespace cairn

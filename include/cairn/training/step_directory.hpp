@@ -1,19 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "cairn/api/context.hpp"
 #include "cairn/api/maintain.hpp"
-#include "cairn/training/step_format.hpp"
-#include "cairn/training/step_info.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn {
+
+/// How the checkpoint of a step is called: "100", "step_00000100".
+///
+/// Invariant: a name has one step at most, and a step has one name.
+class StepFormat {
+ public:
+  /// Digits alone, no more than the number needs.
+  StepFormat() = default;
+  /// `prefix` and then the number, in `width` digits with zeros before it; 0: as many as it needs.
+  ///
+  /// Errors: Errc::invalid_argument: the prefix holds '/' or a NUL, starts with '.', ends with ".g" (which would make
+  ///         it the name of a second generation), or makes names of more than 200 bytes; more than 20 digits.
+  explicit StepFormat(std::string prefix, std::size_t width = 0);
+
+  /// Errors: Errc::invalid_argument when the step has more digits than the width.
+  [[nodiscard]] std::string name(std::uint64_t step) const;
+  /// The step whose name this is; nothing for any other text.
+  [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const noexcept;
+
+  friend bool operator==(const StepFormat&, const StepFormat&) = default;
+
+ private:
+  std::string prefix_;
+  std::size_t width_ = 0;
+};
+
+/// Numbers that were measured at a step, by name: "loss", "accuracy".
+using Metrics = std::map<std::string, double, std::less<>>;
+
+/// A moment as the clock of a writer of checkpoints had it: of UTC, without a time zone that could differ.
+using store::CommitTime;
+
+/// The checkpoint of a step, as far as its manifest tells.
+struct StepInfo {
+  std::uint64_t step = 0;
+  std::filesystem::path path;
+  std::optional<CommitTime> committed;  ///< Nothing where it does not say.
+  std::uint64_t bytes = 0;              ///< In its files.
+  Metrics metrics;
+  bool is_pinned = false;  ///< Somebody wants it kept; see Checkpointer::pin.
+  std::string problem;     ///< Why the manifest cannot be read, with its path; empty when it can.
+};
 
 namespace training {
 class Root;

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "cairn/array_store/file_layout.hpp"
-#include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
+
+#include "array_store/internal/reader.hpp"
 
 namespace cairn::array_store {
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/require.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
 #include "array_store/layouts/layouts.hpp"

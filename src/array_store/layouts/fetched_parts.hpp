@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/array_store/reader.hpp"
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/async/awaitable.hpp"
 
+#include "array_store/internal/reader.hpp"
 #include "formats/internal/zip.hpp"
 
 namespace cairn::array_store {

@@ -8,10 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/require.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
 #include "array_store/read_steps.hpp"
+#include "formats/internal/foreign_index.hpp"
 
 namespace cairn::array_store {
 namespace {

@@ -15,17 +15,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 
+#include "array_store/internal/reader.hpp"
 #include "array_store/layouts/layouts.hpp"
 #include "async/internal/semaphore.hpp"
 #include "base/internal/aligned_memory.hpp"
 #include "formats/internal/first_bytes.hpp"
 #include "formats/internal/hugging_face.hpp"
+#include "formats/internal/index.hpp"
 
 namespace cairn::array_store {
 namespace {

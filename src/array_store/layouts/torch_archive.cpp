@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cairn/async/require.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
 #include "array_store/layouts/fetched_parts.hpp"

@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/base/json_reader.hpp"
-
+#include "base/internal/json_reader.hpp"
 #include "base/internal/json_string.hpp"
 
 namespace cairn {

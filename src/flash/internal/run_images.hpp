@@ -11,7 +11,7 @@
 
 #include "cairn/core/context.hpp"
 #include "cairn/core/save.hpp"
-#include "cairn/training/step_format.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"

@@ -9,6 +9,8 @@
 
 #include "cairn/formats/foreign_catalogue.hpp"
 
+#include "formats/internal/foreign_index.hpp"
+
 namespace cairn::formats {
 
 /// The files that describe a distributed checkpoint of torch: `.metadata`, or where each rank wrote its own

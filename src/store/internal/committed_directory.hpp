@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/store/listing.hpp"
+#include "cairn/store/reports.hpp"
 
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/file.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/training/step_info.hpp"
+#include "cairn/training/step_directory.hpp"
 
 namespace cairn {
 class JsonWriter;

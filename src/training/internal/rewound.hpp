@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/store/listing.hpp"
+#include "cairn/store/reports.hpp"
 
 #include "io/internal/file.hpp"
 #include "store/internal/uuid.hpp"

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "cairn/base/timeout.hpp"
-#include "cairn/training/period.hpp"
+#include "cairn/training/save_policy.hpp"
 
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"

@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/array/format.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "array/internal/cover.hpp"
 #include "formats/fixtures.hpp"
 #include "formats/foreign/checkpoint_files.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/torch_archive.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"

@@ -16,6 +16,7 @@
 #include "cairn/formats/foreign_catalogue.hpp"
 
 #include "formats/fixtures.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "formats/internal/zip.hpp"
 #include "formats/internal/zstd.hpp"
 #include "support/fails.hpp"

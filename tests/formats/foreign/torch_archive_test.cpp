@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/array/format.hpp"
-#include "cairn/formats/index.hpp"
 
 #include "formats/fixtures.hpp"
 #include "formats/foreign/checkpoint_files.hpp"
+#include "formats/internal/index.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

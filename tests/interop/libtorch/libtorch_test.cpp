@@ -14,7 +14,7 @@
 #include "cairn/cairn.hpp"
 #include "cairn/interop/eigen.hpp"
 #include "cairn/interop/libtorch_optimizer.hpp"
-#include "cairn/testing/temporary_folder.hpp"
+#include "cairn/testing/conformance_support.hpp"
 
 namespace cairn::interop {
 namespace {

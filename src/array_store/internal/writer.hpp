@@ -18,9 +18,10 @@
 #include "cairn/array/layout.hpp"
 #include "cairn/array/shape.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/formats/index_builder.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
+
+#include "formats/internal/index_builder.hpp"
 
 namespace cairn::array_store {
 

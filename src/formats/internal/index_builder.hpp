@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
-#include "cairn/formats/index.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::formats {
 

@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "cairn/array/dtype.hpp"
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
+
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_builder.hpp"
 
 namespace cairn::formats {
 

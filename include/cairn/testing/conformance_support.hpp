@@ -3,6 +3,11 @@
 
 // Handlers around a handler, for the suite that tests it.
 
+#include <system_error>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
@@ -13,13 +18,37 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/require.hpp"
 #include "cairn/contract/checkpointable.hpp"
 #include "cairn/contract/handler.hpp"
 #include "cairn/contract/registry.hpp"
 #include "cairn/contract/value_traits.hpp"
 
 namespace cairn::testing {
+
+/// A folder for the files of a test, removed with all that is in it.
+///
+/// Errors: OS errors of mkdtemp.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "cairn-conformance-XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) {
+      throw std::system_error(errno, std::system_category(), pattern);
+    }
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 /// A handler under another id: what a later version of it writes.
 template <class H>

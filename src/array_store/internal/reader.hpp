@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,10 +13,12 @@
 
 #include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/array/array.hpp"
+#include "cairn/array_store/file_layout.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
+
+#include "formats/internal/index.hpp"
 
 namespace cairn::array_store {
 
@@ -29,58 +30,6 @@ inline constexpr std::string_view kIndexFile = "index.fb";
 
 /// Returns whether a file of that name says which of the safetensors files of a folder holds which tensor.
 [[nodiscard]] bool is_safetensors_index(std::string_view file) noexcept;
-
-/// The files of one checkpointable, to read arrays from.
-///
-/// Threads: const methods may run at the same time.
-/// Errors:  of whatever reads the files; Errc::not_found for one that is not there.
-class StoredFiles {
- public:
-  virtual ~StoredFiles() = default;
-
-  /// Where they are, for messages.
-  [[nodiscard]] virtual std::filesystem::path directory() const = 0;
-  /// Their names.
-  [[nodiscard]] virtual std::vector<std::string> names() const = 0;
-  /// The one whose path the caller gave; empty where it is the folder of all.
-  [[nodiscard]] virtual std::string named_file() const { return {}; }
-  /// The size of one, or nothing when there is none of that name.
-  [[nodiscard]] virtual std::optional<std::uint64_t> size_bytes(std::string_view file) const = 0;
-  /// Reads a whole file.
-  [[nodiscard]] virtual Awaitable<std::string> read(std::string file) const = 0;
-  /// Reads ranges of a file to where the pieces want them.
-  [[nodiscard]] virtual Awaitable<> read_pieces(std::string file,
-                                                std::vector<DestinationPiece> pieces) const = 0;
-  /// Reads ranges of several files, all at once. Where the ranks of a job load together all of them call it, in the
-  /// same order, each with what it wants itself, which may be nothing. Errors about a missing or damaged file say
-  /// what is noted of it.
-  [[nodiscard]] virtual Awaitable<> read_files(PiecesByFile pieces, NotesByFile notes) const;
-  /// Maps a file into memory; null where that cannot be: then it is read.
-  [[nodiscard]] virtual std::shared_ptr<const std::span<const std::byte>> map(
-      std::string_view file) const = 0;
-};
-
-/// The key under which an index that is made of headers has their `__metadata__`: no tensor is called so.
-inline constexpr std::string_view kFileMetadataKey = "__metadata__";
-
-class FileLayout;  // cairn/array_store/file_layout.hpp
-
-/// Holds what is needed of the index of files that others wrote.
-struct OpenOptions {
-  OpenOptions() = default;
-
-  /// Add what the headers say in `__metadata__`, as strings: under kFileMetadataKey, by the name of the file, by key.
-  bool has_file_metadata = false;
-  /// Take what there is of a model of which shards are missing, and tell so. Default: it is an error that names them.
-  bool is_partial = false;
-  /// The tensors that are wanted: then no shard is opened that holds none of them, where a list says so, and those
-  /// that are opened must be there. For is_partial only; nothing: all.
-  std::optional<std::set<std::string, std::less<>>> wanted;
-  /// Told what is missing; null: nobody is.
-  std::function<void(const std::string&)> on_problem;
-  /// Describes the files; null: the built-in layout that recognises them.
-  std::shared_ptr<const FileLayout> layout;
-};
 
 /// The index of a checkpointable. For files that others wrote it is made of what their layout describes.
 ///
@@ -144,5 +93,50 @@ struct ReadPlan {
 [[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces,
                                NotesByFile notes);
 [[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces);
+
+/// Finds the elements of what is wanted of an index, where that is not known yet: before plan_read, and on all ranks
+/// that load together.
+///
+/// Errors: those of FileLayout::locate; Errc::malformed_metadata.
+[[nodiscard]] Awaitable<formats::Index> locate_wanted(std::shared_ptr<const StoredFiles> files,
+                                                      std::shared_ptr<const FileLayout> layout,
+                                                      formats::Index index, std::vector<WantedArray> wanted,
+                                                      ReadOptions options);
+
+/// How much memory a load gives to arrays of other programs' files, whose elements need not all be there.
+[[nodiscard]] std::uint64_t most_bytes_of(const StoredFiles& files);
+
+/// An object of another program whose bytes have been read: a small tree.
+/// Ownership: refers to the bytes.
+class StoredObject {
+ public:
+  /// `entry` is that of the object in the index `of`; its bytes are as they are stored.
+  ///
+  /// Errors: those of decode, FileLayout::describe_object and make_index. Memory: decoded bytes are no more than 16
+  ///         times as many, and 16 MiB.
+  StoredObject(const FileLayout& layout, const formats::Index& of, const formats::IndexEntry& entry,
+               std::span<const std::byte> bytes);
+  /// An object that is a file of its own, `path` of `source`, which name it in errors.
+  ///
+  /// Errors: those of FileLayout::describe_object and make_index.
+  StoredObject(const FileLayout& layout, const std::string& source, std::string_view path,
+               std::span<const std::byte> bytes);
+  StoredObject(const StoredObject&) = delete;
+  StoredObject& operator=(const StoredObject&) = delete;
+
+  [[nodiscard]] const formats::Index& index() const noexcept { return *index_; }
+  /// Takes arrays out of the bytes.
+  ///
+  /// Errors: those of plan_read.
+  [[nodiscard]] std::vector<Array> read(std::span<const WantedArray> wanted) const;
+
+ private:
+  void describe(const FileLayout& layout, const std::string& source, std::string_view path);
+
+  std::vector<std::byte> decoded_;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const StoredFiles> files_;
+  std::optional<formats::Index> index_;
+};
 
 }  // namespace cairn::array_store

@@ -12,20 +12,11 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
+#include "cairn/formats/foreign_catalogue.hpp"
 
 namespace cairn::formats {
 
-struct ForeignDetails;  // cairn/formats/foreign_catalogue.hpp
-struct SliceForm;
-
-/// The path of a node in a tree, as an index stores it: keys joined by '/', the root's path is empty.
-///
-/// Inside a key '~' is written "~0" and '/' is written "~1"; a key without characters is written "~2". So every
-/// sequence of keys has one path and every path one sequence of keys. Elements of lists have decimal keys.
-/// Source: docs/format.md, "Names".
-
-/// Appends `key` to `path`, which is the path of its parent.
-void append_key(std::string& path, std::string_view key);
+struct ForeignDetails;  // formats/internal/foreign_index.hpp
 
 /// Returns whether append_key could have made `path` from valid UTF-8 keys.
 [[nodiscard]] bool is_entry_path(std::string_view path) noexcept;

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "cairn/formats/index.hpp"
-#include "cairn/formats/index_builder.hpp"
+#include "formats/internal/index.hpp"
+#include "formats/internal/index_builder.hpp"
 
 namespace cairn::formats {
 

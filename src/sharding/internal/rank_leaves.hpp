@@ -21,16 +21,6 @@ namespace sharding_detail {
 struct Leaf;
 }  // namespace sharding_detail
 
-/// Says whether the ranks of a job bring the same leaves to a save.
-enum class RankPaths : std::uint8_t {
-  /// All bring the same leaves, else the save fails.
-  same,
-  /// Each rank brings the leaves that it has, and the checkpoint has all of them: stages of a pipeline, experts. Ranks
-  /// that bring the same path bring the same kind of leaf there. The lowest rank that has a leaf writes it, unless it
-  /// is an array in parts.
-  joined,
-};
-
 }  // namespace cairn
 
 namespace cairn::sharding {
