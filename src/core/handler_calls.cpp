@@ -8,7 +8,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/require.hpp"
 #include "cairn/contract/save_context.hpp"
 
 #include "async/internal/suspend.hpp"
