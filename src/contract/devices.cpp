@@ -46,4 +46,20 @@ staging::MemoryHook Devices::pin() const {
   };
 }
 
+staging::MemoryHook Devices::pin_for_all() const {
+  if (copiers_.empty()) {
+    return {};
+  }
+  return [copiers = copiers_](std::span<std::byte> memory) {
+    auto pins = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (const auto& copier : copiers) {
+      pins->push_back(copier->pin(memory));
+      if (pins->back() == nullptr) {
+        return std::shared_ptr<void>();
+      }
+    }
+    return std::shared_ptr<void>(pins);
+  };
+}
+
 }  // namespace cairn::contract

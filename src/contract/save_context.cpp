@@ -224,7 +224,7 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
       piece.snapshot.reset();  // Pieces show copies that nobody may read in the background.
     }
   }
-  plan.is_in_memory = save_->is_in_memory();
+  plan.medium = save_->medium();
   plan.may_create = save_->created();
   plan.create = [save = save_.get(), relative](const io::NewFileOptions& options) {
     return save->create_file(relative, options);  // The plane is the save's: it lives.

@@ -63,6 +63,7 @@ staging::DataPlane Operation::make_plane() const {
       .files = disk.files.fair_share(),
       .strand = data_strand_,
       .helpers = helpers_,
+      .pin = services_->devices.pin_for_all(),
       .prepared = prepared(),
       .blocking_gate = caller_memory_.blocking_gate(),
       .background_gate = caller_memory_.background_gate(),

@@ -122,7 +122,7 @@ void SaveFiles::look(bool finds) {
   const store::Store& store = operation_.services().checkpoint_store();
   target_ = finds ? store.find(syscalls, path_, options_.create_parents)
                   : store.look(syscalls, path_, options_.overwrite, options_.create_parents);
-  is_in_memory_ = target_ && target_->is_in_memory();
+  medium_ = target_ ? target_->medium() : io::Medium::disk;
 }
 
 bool SaveFiles::find() {

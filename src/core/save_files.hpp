@@ -89,7 +89,7 @@ class SaveFiles final : public contract::SaveBackend {
                                                       std::string_view what) const override;
   [[nodiscard]] std::optional<std::filesystem::path> staged_path() const override;
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
-  [[nodiscard]] bool is_in_memory() const noexcept override { return is_in_memory_; }
+  [[nodiscard]] io::Medium medium() const noexcept override { return medium_; }
   void claim(const std::string& relative, std::uint64_t bytes) override { written_.claim(relative, bytes); }
   void grow(std::uint64_t bytes) noexcept override { written_.grow(bytes); }
   [[nodiscard]] std::unique_ptr<io::NewFile> create_file(const std::string& relative,
@@ -156,7 +156,7 @@ class SaveFiles final : public contract::SaveBackend {
   std::atomic<std::uint64_t> alone_bytes_{0};
   async::Event created_;
   std::unique_ptr<store::Destination> target_;  // From the look at it on.
-  bool is_in_memory_ = false;                   // Likewise.
+  io::Medium medium_ = io::Medium::disk;        // Likewise.
   async::Gate gate_;                            // Visited by what works in the directory.
   std::unique_ptr<store::NewCheckpoint> staged_;
   Mutex abandon_mutex_;  // One removes at a time.

@@ -34,8 +34,9 @@ struct DurableFile::State {
   FileHandle buffered;
   /// The file, while it is filled where it lies; null: it is written.
   std::shared_ptr<const std::span<std::byte>> memory;
-  FileHandle direct;    ///< A second descriptor with O_DIRECT, when the file system has it.
-  std::string refusal;  ///< Why there is none, or no memory; said when it was opened.
+  std::shared_ptr<const void> use;  ///< Where it is written, though it is one of MappedFiles.
+  FileHandle direct;                ///< A second descriptor with O_DIRECT, when the file system has it.
+  std::string refusal;              ///< Why there is none, or no memory; said when it was opened.
   std::atomic<bool> is_direct{false};
   std::atomic<bool> refused_a_write{false};  ///< Although the open accepted O_DIRECT.
   std::atomic<bool> is_poisoned{false};
@@ -137,9 +138,14 @@ DurableFile DurableFile::reuse(Engine& engine, FileHandle file, std::filesystem:
 void DurableFile::fill_in_place(State& state, const NewFileOptions& options) {
   const std::uint64_t bytes = options.expected_bytes;
   CAIRN_ASSERT(!state.memory, "a file is mapped once");
-  state.memory = options.mappings != nullptr
-                     ? options.mappings->map(state.buffered, bytes, state.path, state.refusal)
-                     : map_to_fill(state.buffered, bytes, state.refusal);
+  if (options.mappings == nullptr) {
+    state.memory = map_to_fill(state.buffered, bytes, state.refusal);
+  } else {
+    state.memory = options.mappings->map(state.buffered, bytes, state.path, options.pin, state.refusal);
+    if (state.memory->empty()) {
+      state.use = std::exchange(state.memory, nullptr);
+    }
+  }
   if (state.memory) {
     require(state.buffered.close(), "close", state.path);  // There may be a thousand such files.
   }

@@ -6,81 +6,96 @@
 
 #include "base/internal/aligned_memory.hpp"
 #include "base/internal/assert.hpp"
+#include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/mapped_file.hpp"
 
 namespace cairn::io {
 namespace {
 
-/// The beginning of a mapping, which it keeps.
-struct Beginning {
+/// A file in use, and the beginning of its mapping.
+struct FileInUse {
+  std::shared_ptr<void> use;
   std::shared_ptr<const std::span<std::byte>> whole;
+  std::shared_ptr<void> hold;  // Goes before the memory.
   std::span<std::byte> bytes;
 };
-
-std::shared_ptr<const std::span<std::byte>> first_of(std::shared_ptr<const std::span<std::byte>> whole,
-                                                     std::size_t bytes) {
-  const auto part = std::make_shared<Beginning>();
-  CAIRN_ASSERT(bytes <= whole->size(), "the beginning of a mapping is no longer than the mapping");
-  part->bytes = whole->first(bytes);
-  part->whole = std::move(whole);
-  return {part, &part->bytes};
-}
 
 }  // namespace
 
 std::shared_ptr<const std::span<std::byte>> MappedFiles::map(const FileHandle& file, std::uint64_t bytes,
                                                              const std::filesystem::path& path,
-                                                             std::string& refusal) {
+                                                             const MemoryHook& pin, std::string& refusal) {
   FileStatus status;
   require(uninterrupted([&] { return file.syscalls().status(file.fd(), status); }), "stat", path);
   const Key key(status.id.device, status.id.inode);
   const auto size = static_cast<std::size_t>(bytes);
-  {
-    const MutexLock lock(mutex_);
-    const auto found = entries_.find(key);
-    if (found != entries_.end() && found->second.memory->size() >= size) {
-      found->second.round = round_;
-      return first_of(found->second.memory, size);
+  const auto part = std::make_shared<FileInUse>();
+  std::shared_ptr<const std::span<std::byte>> mapped;
+  MutexLock lock(mutex_);
+  Entry* entry = &entries_.try_emplace(key).first->second;
+  if (!entry->use) {
+    entry->use = std::make_shared<Key>(key);
+  }
+  part->use = entry->use;  // The entry stays while it is in use.
+  entry->round = round_;
+  if (!entry->memory || entry->memory->size() < size) {
+    lock.unlock();
+    mapped = map_to_fill(file, bytes, refusal);
+    lock.lock();
+    entry->hold.swap(part->hold);
+    entry->memory.swap(mapped);  // What was there goes without the lock.
+    entry->is_ready = false;
+  }
+  if (pin && entry->memory && !entry->hold) {
+    CAIRN_PROBE("io.mapping_not_pinned");
+    refusal = entry->is_refused ? "a device cannot reach it where it is mapped" : "it is not pinned yet";
+    if (!entry->is_refused) {
+      entry->pin = pin;
     }
+  } else if (entry->memory) {
+    part->whole = entry->memory;
+    part->hold = entry->hold;
+    part->bytes = part->whole->first(size);
   }
-  std::shared_ptr<const std::span<std::byte>> memory = map_to_fill(file, bytes, refusal);
-  if (!memory) {
-    return nullptr;
-  }
-  const MutexLock lock(mutex_);
-  entries_[key] = {memory, round_, false, 1};
-  return first_of(std::move(memory), size);
+  lock.unlock();
+  return {part, &part->bytes};
 }
 
 bool MappedFiles::is_in_use(FileId file) const {
   const MutexLock lock(mutex_);
   const auto found = entries_.find({file.device, file.inode});
-  return found != entries_.end() && found->second.memory.use_count() > found->second.owners;
+  return found != entries_.end() && found->second.is_in_use();
 }
 
 void MappedFiles::make_ready() {
-  std::shared_ptr<const std::span<std::byte>> memory;
-  Key key;
+  MutexLock lock(mutex_);
   for (;;) {
-    {
-      const MutexLock lock(mutex_);
-      if (const auto done = entries_.find(key); memory && done != entries_.end()) {
-        done->second.owners = 1;
-      }
-      memory.reset();
-      const auto next = std::find_if(entries_.begin(), entries_.end(),
-                                     [](const auto& entry) { return !entry.second.is_ready; });
-      if (next == entries_.end()) {
-        return;
-      }
-      key = next->first;
-      memory = next->second.memory;
-      next->second.is_ready = true;
-      next->second.owners = 2;
+    const auto next = std::find_if(entries_.begin(), entries_.end(),
+                                   [](const auto& entry) { return entry.second.has_work(); });
+    if (next == entries_.end()) {
+      return;
     }
-    use_large_pages(memory->data(), memory->size());
-    map_pages(memory->data(), memory->size());
+    const Key key = next->first;
+    std::shared_ptr<const std::span<std::byte>> memory = next->second.memory;
+    const bool is_ready = std::exchange(next->second.is_ready, true);
+    const MemoryHook pin = std::exchange(next->second.pin, {});
+    lock.unlock();
+    if (!is_ready) {
+      use_large_pages(memory->data(), memory->size());
+      map_pages(memory->data(), memory->size());
+    }
+    std::shared_ptr<void> hold = pin ? pin(*memory) : nullptr;
+    lock.lock();
+    if (const auto done = entries_.find(key);
+        pin && done != entries_.end() && done->second.memory == memory) {
+      done->second.is_refused = hold == nullptr;
+      done->second.hold.swap(hold);
+    }
+    lock.unlock();
+    hold.reset();  // Unpinned and unmapped without the lock, where it has gone meanwhile.
+    memory.reset();
+    lock.lock();
   }
 }
 
@@ -91,22 +106,17 @@ void MappedFiles::begin_round() {
   for (auto each = entries_.begin(); each != entries_.end();) {
     const auto next = std::next(each);
     CAIRN_ASSERT(each->second.round <= round_, "no mapping was used in a round that has not begun");
-    if (each->second.round + kRounds < round_) {
+    if (each->second.round + kRounds < round_ && !each->second.is_in_use()) {
       gone.insert(entries_.extract(each));
     }
     each = next;
   }
 }
 
-void MappedFiles::clear() {
-  std::map<Key, Entry> gone;
-  const MutexLock lock(mutex_);
-  gone.swap(entries_);
-}
-
 std::size_t MappedFiles::count() const {
   const MutexLock lock(mutex_);
-  return entries_.size();
+  return static_cast<std::size_t>(std::count_if(
+      entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.memory != nullptr; }));
 }
 
 }  // namespace cairn::io

@@ -42,6 +42,10 @@ std::vector<std::span<Byte>> first_of(const RunMemory& memory, std::size_t bytes
   return parts;
 }
 
+bool is_on_device(const SourcePiece& piece) {
+  return piece.data == nullptr && piece.source->on_device().copier != nullptr;
+}
+
 }  // namespace
 
 StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
@@ -52,7 +56,8 @@ StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
       is_copied_(snapshot_ == Snapshot::copy ||
                  std::any_of(file.pieces.begin(), file.pieces.end(),
                              [](const SourcePiece& piece) { return piece.snapshot == Snapshot::copy; })),
-      is_in_memory_(file.is_in_memory),
+      has_devices_(std::any_of(file.pieces.begin(), file.pieces.end(), is_on_device)),
+      medium_(file.medium),
       may_create_(file.may_create),
       create_(std::move(file.create)),
       original_(std::move(file.original)),
@@ -67,6 +72,11 @@ StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
 
 StagedFile::~StagedFile() {
   let_go();
+}
+
+bool StagedFile::may_fill_in_place() const noexcept {
+  // To pin memory takes longer than to copy from a buffer that is pinned: it pays where the memory is kept.
+  return medium_ == io::Medium::kept_memory || (medium_ == io::Medium::memory && !has_devices_);
 }
 
 bool StagedFile::is_callers_memory(const SourcePiece& piece) const {
@@ -143,12 +153,12 @@ Awaitable<> StagedFile::stage_here(std::shared_ptr<StagedFile> self) {
   if (self->is_copied()) {
     self->place_ = co_await plane.files.acquire(self->descriptors());
     plane.helpers->spawn(open(self));
-    if (self->is_in_memory_) {
-      co_await self->opened_.wait();  // It is copied to where it lies; to make it there takes no time.
-    }
     co_await self->take_snapshots();
   }
   self->divide();
+  if (self->may_fill_in_place() && !self->now_.empty()) {
+    co_await self->opened_.wait();  // It is copied to where it lies; to make it there takes no time.
+  }
   std::vector<Awaitable<>> sharers;
   for (std::size_t i = 0; i < std::min(plane.workers.size(), self->now_.size()); ++i) {
     sharers.push_back(self->copy_runs());
@@ -167,10 +177,7 @@ Awaitable<> StagedFile::stage_here(std::shared_ptr<StagedFile> self) {
 }
 
 Awaitable<> StagedFile::take_snapshots() {
-  const bool has_devices = std::any_of(pieces_.begin(), pieces_.end(), [](const SourcePiece& piece) {
-    return piece.data == nullptr && piece.source->on_device().copier != nullptr;
-  });
-  if (!has_devices) {
+  if (!has_devices_) {
     co_return;
   }
   std::function<void()> snapshot = [this] {
@@ -197,7 +204,11 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
       const observe::WorkSpan span(self->plane_->meter, Work::create, self->name_, 0, self->file_bytes_);
       io::NewFileOptions options;
       options.expected_bytes = self->file_bytes_;
-      options.is_filled_in_place = self->is_in_memory_;
+      options.use_direct = self->medium_ == io::Medium::disk;
+      options.is_filled_in_place = self->may_fill_in_place();
+      if (self->has_devices_) {
+        options.pin = self->plane_->pin;
+      }
       created = self->create_(options);
     };
     co_await self->plane_->run_call(std::move(create));
@@ -527,8 +538,8 @@ Awaitable<> StagedFile::complete() {
   plane_->meter.add_direct_bytes(file_->direct_bytes());
   if (const std::string why = file_->why_not_direct(); !why.empty()) {
     CAIRN_PROBE("staging.written_through_the_page_cache");
-    plane_->meter.add_fallback(why + (is_in_memory_ ? "; written" : "; written through the page cache"),
-                               name_);
+    plane_->meter.add_fallback(
+        why + (medium_ == io::Medium::disk ? "; written through the page cache" : "; written"), name_);
   }
   file_.reset();
   if (original_) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "store/internal/memory_root.hpp"
 #include "store/internal/save_target.hpp"
 #include "store/internal/staged_directory.hpp"
 #include "store/internal/store.hpp"
@@ -17,7 +18,12 @@ class DirectoryDestination final : public Destination {
 
   [[nodiscard]] io::FileId directory() const noexcept override { return target_.directory; }
   [[nodiscard]] std::string name() const override { return target_.name; }
-  [[nodiscard]] bool is_in_memory() const noexcept override { return target_.is_in_memory; }
+  [[nodiscard]] io::Medium medium() const override {
+    if (!target_.is_in_memory) {
+      return io::Medium::disk;
+    }
+    return MemoryRoot::find(target_.directory) ? io::Medium::kept_memory : io::Medium::memory;
+  }
   [[nodiscard]] std::unique_ptr<NewCheckpoint> create(io::Engine& engine, StagedOptions options) override {
     return std::make_unique<StagedDirectory>(
         StagedDirectory::create(engine, std::move(target_), std::move(options)));

@@ -120,7 +120,7 @@ void MemoryRoot::map(const io::Directory& directory, const std::string& name) {
   if (status.size_bytes < kMinFilledBytes || status.allocated_bytes < status.size_bytes) {
     return;
   }
-  static_cast<void>(mappings_.map(file, status.size_bytes, path, refusal));
+  static_cast<void>(mappings_.map(file, status.size_bytes, path, {}, refusal));
 }
 
 void MemoryRoot::warm(const std::string& checkpoint) {
@@ -151,7 +151,7 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
     std::string refusal;
     try {
       const io::FileHandle file = spare_.make(name, size);
-      static_cast<void>(mappings_.map(file, size, root_.path() / kSpareName / name, refusal));
+      static_cast<void>(mappings_.map(file, size, root_.path() / kSpareName / name, {}, refusal));
       make_ready();
     } catch (const Error& error) {
       if (error.code() != std::errc::no_space_on_device) {

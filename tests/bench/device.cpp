@@ -3,9 +3,11 @@
 // one figure a line. Needs as much memory of the device for the snapshot as for the arrays.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -16,6 +18,7 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/cuda/copier.hpp"
+#include "cairn/flash/flash_checkpointer.hpp"
 
 #include "bench/measure.hpp"
 
@@ -133,6 +136,62 @@ void measure_saves(const std::string& folder, const char* what, std::size_t coun
         "s");
 }
 
+/// Saves steps into memory and loads the last one into the device. The memory of the first two images is new; it is
+/// pinned once they are made.
+void measure_steps(const std::string& folder, const char* what, std::size_t count, std::size_t bytes_each,
+                   bool takes_snapshots) {
+  const auto memory = device_memory(count * bytes_each);
+  const Tree tree = arrays_in(memory, count, bytes_each);
+  cuda::CopierOptions copier_options;
+  copier_options.snapshot_bytes = takes_snapshots ? SIZE_MAX : 0;
+  ContextOptions options;
+  options.copiers = {cuda::make_copier(copier_options)};
+  options.reserve_bytes = std::size_t{4} << 30;
+  options.staging_bytes = options.reserve_bytes;
+  const Context context(std::move(options));
+  FlashOptions flash_options;
+  flash_options.memory = folder + "/memory";
+  flash_options.disk.save = save_when::every_steps(1'000'000);
+  FlashCheckpointer run(folder + "/run", flash_options, context);
+  const std::optional<FlashResumed> before = run.resume({});
+  std::uint64_t step = before ? before->step : 0;
+  std::vector<double> complete;
+  const auto save_one = [&] {
+    require(cudaDeviceSynchronize());
+    const Stopwatch watch;
+    const FlashResponse response = run.save(++step, {{"state", tree}});
+    const double blocking = watch.seconds();
+    response.wait_in_memory();
+    complete.push_back(watch.seconds());
+    const Stopwatch background;
+    run.wait();
+    if (complete.size() <= 3) {
+      fmt::print("{}: save {} {:.4f} s, in memory {:.3f} s, made ready {:.3f} s\n", what, complete.size(),
+                 blocking, complete.back(), background.seconds());
+    }
+    return blocking * 1000;
+  };
+  for (int made = 0; made < 3; ++made) {
+    save_one();
+  }
+  complete.clear();
+  print(fmt::format("{}: blocking", what).c_str(), measure(save_one), "ms");
+  std::sort(complete.begin(), complete.end());
+  print(fmt::format("{}: in memory", what).c_str(),
+        {complete[kRounds / 2], complete.front(), complete.back()}, "s");
+  AbstractTree wanted(tree);
+  for (const auto& [name, leaf] : tree.as_map()) {
+    wanted[name].as_array().place_into(leaf.as<Array>());
+  }
+  const std::string image = fmt::format("{}/memory/r00000/{}", folder, step);
+  print(fmt::format("{}: load into the device", what).c_str(), measure([&] {
+          const Stopwatch watch;
+          static_cast<void>(load(image, wanted, LoadOptions(), context));
+          return watch.seconds();
+        }),
+        "s");
+}
+
 }  // namespace
 }  // namespace cairn::bench
 
@@ -151,6 +210,8 @@ int main(int argc, char** argv) {
     cairn::bench::measure_saves(folder, "40 large arrays, no snapshot", kLarge, bytes_each, false);
     cairn::bench::measure_saves(folder, "100,000 x 4 KiB, snapshot", 100'000, 4096, true);
     cairn::bench::measure_saves(folder, "100,000 x 4 KiB, no snapshot", 100'000, 4096, false);
+    cairn::bench::measure_steps(folder + "/1", "steps in memory, snapshot", kLarge, bytes_each, true);
+    cairn::bench::measure_steps(folder + "/2", "steps in memory, no snapshot", kLarge, bytes_each, false);
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -93,7 +93,7 @@ class StagedFiles : public ::testing::Test {
     file.size_bytes = bytes;
     file.pieces = std::move(pieces);
     file.snapshot = snapshot;
-    file.is_in_memory = is_in_memory_;
+    file.medium = medium_;
     file.may_create = created_;
     file.create = [this, name](const io::NewFileOptions& options) {
       return std::make_unique<io::DurableFile>(
@@ -131,7 +131,7 @@ class StagedFiles : public ::testing::Test {
   TestPlane test_;
   io::Directory directory_of_file_ = io::Directory::open(test_.disk, directory_.path());
   async::Event created_;
-  bool is_in_memory_ = false;
+  io::Medium medium_ = io::Medium::disk;
 };
 
 TEST_F(StagedFiles, HoldWhatThePiecesHoldAndZerosBetweenThem) {
@@ -265,7 +265,7 @@ TEST_F(StagedFiles, CopyArraysOnDevicesBeforeTheCallerGoesOn) {
 }
 
 TEST_F(StagedFiles, AreFilledWhereTheyLieInMemory) {
-  is_in_memory_ = true;
+  medium_ = io::Medium::memory;
   const Bytes header = noise(1000, 1);
   Bytes callers = noise(3 * kBufferBytes + 100, 2);
   const Bytes shared = noise(kBufferBytes, 3);
@@ -290,7 +290,7 @@ TEST_F(StagedFiles, AreFilledWhereTheyLieInMemory) {
 }
 
 TEST_F(StagedFiles, AreFilledWhereTheyLieLaterWhenTheyBorrow) {
-  is_in_memory_ = true;
+  medium_ = io::Medium::memory;
   const Bytes bytes = noise(kSomeRuns, 1);
 
   const auto file = stage({piece_of(bytes)}, bytes.size(), Snapshot::borrow);
@@ -300,7 +300,7 @@ TEST_F(StagedFiles, AreFilledWhereTheyLieLaterWhenTheyBorrow) {
 }
 
 TEST_F(StagedFiles, HoldNoDescriptorsWhileTheyAreFilledWhereTheyLie) {
-  is_in_memory_ = true;
+  medium_ = io::Medium::memory;
   const Bytes bytes = noise(kSomeRuns, 1);
 
   const auto file = stage({piece_of(bytes)}, bytes.size(), Snapshot::copy);
@@ -310,7 +310,7 @@ TEST_F(StagedFiles, HoldNoDescriptorsWhileTheyAreFilledWhereTheyLie) {
 }
 
 TEST_F(StagedFiles, FailAtOnceWhenThereIsNoMemoryToLieIn) {
-  is_in_memory_ = true;
+  medium_ = io::Medium::memory;
   test_.disk.allocate_error = ENOSPC;
   const Bytes bytes = noise(kSomeRuns, 1);
 

@@ -64,7 +64,7 @@ class SaveBackend {
   [[nodiscard]] virtual std::optional<std::filesystem::path> staged_path() const = 0;
   [[nodiscard]] virtual const async::Event& created() const noexcept = 0;
   /// Returns whether its files lie in memory, and may be filled there.
-  [[nodiscard]] virtual bool is_in_memory() const noexcept { return false; }
+  [[nodiscard]] virtual io::Medium medium() const noexcept { return io::Medium::disk; }
 
   /// Reserves a file's name, and counts its bytes.
   ///

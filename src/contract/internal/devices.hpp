@@ -25,6 +25,9 @@ class Devices {
   /// Pins staging memory for all devices, as a pool takes it from the system; empty when there are none.
   [[nodiscard]] staging::MemoryHook pin() const;
 
+  /// Pins memory for all devices, or for none: returns null where one refuses. Empty when there are none.
+  [[nodiscard]] staging::MemoryHook pin_for_all() const;
+
   /// Returns whether there is staging memory that a copier could not pin.
   [[nodiscard]] bool has_unpinned() const noexcept { return *has_unpinned_; }
 

@@ -12,6 +12,7 @@
 
 #include "base/internal/mutex.hpp"
 #include "io/internal/file.hpp"
+#include "io/internal/memory_hook.hpp"
 #include "io/internal/syscalls.hpp"
 
 namespace cairn::io {
@@ -26,21 +27,23 @@ class MappedFiles {
  public:
   /// Maps the first `bytes` of a file, not 0, as `map_to_fill` does, unless it is mapped already.
   ///
+  /// Never null: what is returned says that the file is in use, as long as somebody has it. It is empty where the
+  /// file cannot be mapped. With `pin` devices copy into it, and it is empty until `make_ready` has pinned it, for good
+  /// where `pin` returns null. `refusal` then says why.
   /// Errors: OS errors of a look at the file.
   [[nodiscard]] std::shared_ptr<const std::span<std::byte>> map(const FileHandle& file, std::uint64_t bytes,
                                                                 const std::filesystem::path& path,
-                                                                std::string& refusal);
-  /// Returns whether somebody has the memory of a file that `map` has returned.
+                                                                const MemoryHook& pin, std::string& refusal);
+  /// Returns whether somebody has what `map` has returned for a file.
   [[nodiscard]] bool is_in_use(FileId file) const;
 
   /// Maps the pages of what was mapped since the last call, as large ones where the kernel can: an access to them takes
-  /// no page fault, and copies are faster. Takes its time, and may do so while files are filled.
+  /// no page fault, and copies are faster. Then pins what devices will copy into. Takes its time, and may do so while
+  /// files are filled.
   void make_ready();
 
   /// Begins a round: lets go of what was not mapped in the last `kRounds`.
   void begin_round();
-  /// Lets go of all.
-  void clear();
   [[nodiscard]] std::size_t count() const;
 
   /// A file that is used again and again is in an image, then in another one.
@@ -50,10 +53,16 @@ class MappedFiles {
   using Key = std::pair<std::uint64_t, std::uint64_t>;  // Of a FileId.
 
   struct Entry {
-    std::shared_ptr<const std::span<std::byte>> memory;
+    std::shared_ptr<const std::span<std::byte>> memory;  // Null where it cannot be mapped.
+    std::shared_ptr<void> hold;                          // Of devices: goes before the memory.
+    MemoryHook pin;                                      // Still to be called.
+    std::shared_ptr<void> use;                           // Who uses the file has it, too.
     std::uint64_t round = 0;
     bool is_ready = false;
-    long owners = 1;  // Of `memory`, in here.
+    bool is_refused = false;  // By a device.
+
+    [[nodiscard]] bool is_in_use() const noexcept { return use.use_count() > 1; }
+    [[nodiscard]] bool has_work() const noexcept { return memory != nullptr && (!is_ready || pin); }
   };
 
   mutable Mutex mutex_;

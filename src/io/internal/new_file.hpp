@@ -8,9 +8,18 @@
 
 #include "cairn/async/awaitable.hpp"
 
+#include "io/internal/memory_hook.hpp"
+
 namespace cairn::io {
 
 class MappedFiles;
+
+/// Where new files lie.
+enum class Medium : std::uint8_t {
+  disk,
+  memory,       ///< On a tmpfs.
+  kept_memory,  ///< On one, and files of earlier saves that are mapped already become those of the next.
+};
 
 struct NewFileOptions {
   NewFileOptions() = default;
@@ -26,6 +35,8 @@ struct NewFileOptions {
   bool is_filled_in_place = false;
   /// Keeps what it is mapped to. Null: it is mapped for itself.
   MappedFiles* mappings = nullptr;
+  /// Pins what it is mapped to: devices copy into it. Null where none do.
+  MemoryHook pin;
 };
 
 /// A new file of a checkpoint, which is written in pieces, in any order, and is as durable as its place can make it

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 
 #include "cairn/async/awaitable.hpp"
 
 #include "async/internal/semaphore.hpp"
+#include "io/internal/memory_hook.hpp"
 
 namespace cairn::staging {
 
@@ -17,9 +17,7 @@ inline constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 
 class Buffer;
 
-/// Told of memory that a pool has taken from the system, by any thread, and several at once; what it returns goes
-/// just before the memory does.
-using MemoryHook = std::function<std::shared_ptr<void>(std::span<std::byte> memory)>;
+using io::MemoryHook;
 
 /// Page-aligned host memory for bytes on their way between arrays and files, reused by every save and load.
 ///

@@ -46,6 +46,7 @@ struct DataPlane {
   std::shared_ptr<async::TaskGroup>
       helpers;                    ///< The operation's tasks concurrent with its main work, on that strand.
   SharedBuffers shared{buffers};  ///< Of small files.
+  MemoryHook pin{};               ///< Of memory that devices copy into; null where one refuses.
 
   async::Event prepared{};        ///< The blocking phase is over.
   async::Gate blocking_gate{};    ///< Around the caller's memory until then,

@@ -28,9 +28,9 @@ struct FileToWrite {
   std::vector<SourcePiece> pieces;
   /// Instead of pieces: the file that this one is a copy of, of the same size, which `create` opens. Null: pieces.
   std::unique_ptr<CheckedFile> original;
-  Snapshot snapshot = Snapshot::copy;  ///< Of pieces that say nothing themselves.
-  bool is_in_memory = false;           ///< It is made in memory, where it may be filled in place.
-  async::Event may_create;             ///< Its directory is there; fails when that could not be made.
+  Snapshot snapshot = Snapshot::copy;    ///< Of pieces that say nothing themselves.
+  io::Medium medium = io::Medium::disk;  ///< Where it is made: in memory it may be filled in place.
+  async::Event may_create;               ///< Its directory is there; fails when that could not be made.
   std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create;  ///< Blocks.
 };
 
@@ -93,6 +93,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
 
   /// Returns whether the blocking phase copies anything.
   [[nodiscard]] bool is_copied() const noexcept { return is_copied_; }
+  /// Returns whether it is filled where it lies, if that can be mapped.
+  [[nodiscard]] bool may_fill_in_place() const noexcept;
   /// Returns whether a piece must be read before the caller goes on.
   [[nodiscard]] bool is_callers_memory(const SourcePiece& piece) const;
   [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * kBufferBytes; }
@@ -129,7 +131,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   const std::uint64_t file_bytes_;
   const Snapshot snapshot_;
   const bool is_copied_;
-  const bool is_in_memory_;
+  const bool has_devices_;  // Some of its bytes are on one.
+  const io::Medium medium_;
   bool has_promised_ = false;  // Whether somebody keeps pieces unchanged, beside what is copied.
   const async::Event may_create_;
   const std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create_;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "io/internal/engine.hpp"
+#include "io/internal/new_file.hpp"
 #include "io/internal/syscalls.hpp"
 #include "store/internal/new_checkpoint.hpp"
 #include "store/internal/source.hpp"
@@ -22,8 +23,8 @@ class Destination {
   /// Saves of one directory and name are saves of one target, whatever paths led there.
   [[nodiscard]] virtual io::FileId directory() const noexcept = 0;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Returns whether its files lie in memory, and may be filled there.
-  [[nodiscard]] virtual bool is_in_memory() const noexcept { return false; }
+  /// Returns where its files will lie; in memory they may be filled.
+  [[nodiscard]] virtual io::Medium medium() const { return io::Medium::disk; }
 
   /// Begins the checkpoint. Called once, as `join`.
   ///
