@@ -2,6 +2,7 @@
 #include "flash/memory.hpp"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <system_error>
 
 #include <algorithm>
@@ -299,6 +300,17 @@ bool Memory::is_there() const {
       Errc::invalid_argument,
       fmt::format("{} is another directory than the one that this program fills, which was moved away",
                   path_.string()));
+}
+
+void Memory::look_for_room() {
+  const MutexLock lock(mutex_);
+  struct statvfs figures {};
+  if (!has_room_for_one_ || ::fstatvfs(root_->directory().fd(), &figures) != 0) {
+    return;
+  }
+  const std::uint64_t free = std::uint64_t{figures.f_bavail} * figures.f_frsize + root_->spare_bytes();
+  has_room_for_one_ =
+      std::any_of(images_.begin(), images_.end(), [free](const Image& image) { return image.bytes > free; });
 }
 
 bool Memory::make_room(std::uint64_t step, std::uint64_t wanted) {

@@ -81,6 +81,8 @@ class Memory {
   ///
   /// Errors: Errc::invalid_argument: another directory has its name by now; it is named.
   [[nodiscard]] bool is_there() const;
+  /// Others may have taken memory, so that there was room for one image, and have given it back since.
+  void look_for_room();
   /// Makes room for the image of a step, which takes `wanted` bytes at least; a damaged one that has its name goes.
   /// False when none may give way.
   [[nodiscard]] bool make_room(std::uint64_t step, std::uint64_t wanted);

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <exception>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -124,6 +125,8 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
   }
   std::shared_ptr<FlashSave> save;
   std::uint64_t wanted = 0;  // By the step, as far as that is known.
+  std::exception_ptr refusal;
+  memory.look_for_room();
   while (!save && memory.make_room(step, wanted)) {
     try {
       AsyncResponse response = save_checkpointables_async(memory.path(step), items, into, context);
@@ -132,16 +135,16 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
       if (!is_out_of_memory(error.code())) {
         throw;
       }
+      refusal = std::current_exception();
       if (!memory.may_fit_yet(wanted)) {
-        if (!std::exchange(is_reported_full, true)) {
-          report(with_context(std::current_exception(), fmt::format("step {} is not kept in memory", step)));
-        }
-        return nullptr;
+        break;
       }
     }
   }
+  if (!save && refusal) {
+    report_once_full(step, refusal);
+  }
   if (save) {
-    is_reported_full = false;
     {
       const MutexLock lock(mutex);
       in_flight = save;
@@ -152,6 +155,12 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
     }
   }
   return save;
+}
+
+void FlashCheckpointer::State::report_once_full(std::uint64_t step, const std::exception_ptr& why) {
+  if (!is_reported_full.exchange(true)) {
+    report(with_context(why, fmt::format("step {} is not kept in memory", step)));
+  }
 }
 
 /// The steps that are due on disk go there. It may have been removed in the midst of a save, which has failed by that.
@@ -171,6 +180,7 @@ void FlashCheckpointer::State::settle(FlashSave& save) {
       memory.add(save.step(), image.bytes);
       image_costs.add_durable(image.durable_time);
       memory.set(save.step(), &Image::is_wanted, save.is_to_be_persisted());
+      is_reported_full = false;
     }
     const MutexLock lock(mutex);
     if (in_flight.get() == &save) {
@@ -210,6 +220,19 @@ void FlashCheckpointer::State::throw_failure() {
   }
   if (untold.save && !memory.is_there()) {
     report_once_gone();
+    return;
+  }
+  // Others may take memory that its last files would have needed. That is no more of a failure than if they had come
+  // before, unless it was due on disk.
+  const std::optional<std::error_code> code = untold.save ? code_of(untold.why) : std::nullopt;
+  if (code && is_out_of_memory(*code) && !untold.save->is_to_be_persisted()) {
+    {
+      const MutexLock lock(mutex);
+      ++skipped;
+    }
+    if (!untold.save->tell()) {
+      report_once_full(untold.save->step(), untold.why);
+    }
     return;
   }
   rethrow(untold);

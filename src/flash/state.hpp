@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -38,6 +39,7 @@ struct FlashCheckpointer::State {
   void require_above_images(std::uint64_t step) const;
   void require_open() const;
   void report_once_gone();
+  void report_once_full(std::uint64_t step, const std::exception_ptr& why);
   void settle(flash::FlashSave& save);
   void settle_in_flight() noexcept;
   /// What a save has failed with that nobody was told of yet.
@@ -95,7 +97,7 @@ struct FlashCheckpointer::State {
   bool is_giving_up CAIRN_GUARDED_BY(mutex) = false;
   async::Event interrupted CAIRN_GUARDED_BY(mutex);  // There is something better to do than to try again.
   bool is_reported_gone = false;                     // Of the thread that saves.
-  bool is_reported_full = false;                     // Likewise.
+  std::atomic<bool> is_reported_full = false;        // No save has come into memory since.
   bool has_saved_preempted = false;                  // Likewise.
   std::optional<std::chrono::steady_clock::time_point> last_image;  // Likewise: when its save was called.
   training::SaveCosts image_costs{clock};

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -20,6 +21,8 @@
 #include "flash/internal/run_images.hpp"
 #include "flash/processes.hpp"
 #include "flash/steps.hpp"
+#include "support/dice.hpp"
+#include "support/number_from.hpp"
 #include "support/process.hpp"
 
 namespace cairn::flash {
@@ -98,6 +101,32 @@ TEST_F(Agents, PassATermOnAndPersistTheNewest) {
 
   ASSERT_TRUE(on_disk());
   EXPECT_GE(*on_disk(), 1u);
+}
+
+/// Whatever the program does then: it goes on, saves, persists, or ends.
+TEST_F(Agents, PersistTheNewestWheneverTheyAreToldToEnd) {
+  testing::Dice dice(testing::number_from("CAIRN_SEED", 1));
+  for (int round = 0; round < 10; ++round) {
+    const std::unique_ptr<testing::Process> agent = start_agent(FlashProcesses::flasher(3, 12));
+    std::vector<std::string> said;
+    for (std::size_t lines = dice.below(12); lines > 0; --lines) {
+      said.push_back(agent->next_line());
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(dice.below(20'000)));
+
+    agent->signal(SIGTERM);
+    for (std::string& line : agent->finish()) {
+      said.push_back(std::move(line));
+    }
+
+    if (const std::optional<std::uint64_t> last = last_saved(said); last && !number_behind("closed ", said)) {
+      ASSERT_TRUE(on_disk()) << "round " << round;
+      EXPECT_GE(*on_disk(), *last) << "round " << round;
+    }
+    if (on_disk()) {
+      EXPECT_EQ(load(root() / std::to_string(*on_disk()), {}, *context_), state_at(*on_disk()));
+    }
+  }
 }
 
 TEST_F(Agents, EndAtASecondSignal) {

@@ -31,6 +31,7 @@
 
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
+#include "flash/failing_calls.hpp"
 #include "flash/fixture.hpp"
 #include "flash/internal/run_images.hpp"
 #include "flash/steps.hpp"
@@ -298,33 +299,6 @@ TEST_F(FlashFaults, AForkedChildHasNoClaimAndWritesNothing) {
   expect_resumed(4, ResumedFrom::memory);
 }
 
-/// A system in which some calls fail.
-class FailingCalls final : public testing::ForwardingSyscalls {
- public:
-  explicit FailingCalls(fs::path full) : full_(std::move(full)) {}
-
-  int map(int fd, std::size_t size_bytes, std::byte*& memory) noexcept override {
-    return refuses_mappings ? -ENOMEM : ForwardingSyscalls::map(fd, size_bytes, memory);
-  }
-
-  std::atomic<bool> refuses_mappings{false};
-  std::atomic<bool> is_full{false};  ///< The directory that it was made with.
-
- private:
-  std::int64_t pass(const testing::PassingCall& call) noexcept override {
-    if (is_full && call.kind == testing::CallKind::allocate) {
-      std::error_code ignored;
-      const fs::path file = fs::read_symlink("/proc/self/fd/" + std::to_string(call.fd), ignored);
-      if (file.native().starts_with(full_.native())) {
-        return -ENOSPC;
-      }
-    }
-    return call.make();
-  }
-
-  const fs::path full_;
-};
-
 /// Looks at the memory at the moment of some calls.
 class WatchedMemory final : public testing::ForwardingSyscalls {
  public:
@@ -478,57 +452,24 @@ TEST_F(FlashFaults, FilesAreWrittenWhereMappingIsRefused) {
   expect_resumed(5, ResumedFrom::memory);
 }
 
-TEST_F(FlashFaults, ADiskThatIsFullIsTriedAgainAndToldOnce) {
-  const auto calls = std::make_shared<FailingCalls>(root());
-  const auto clock = std::make_shared<testing::ManualClock>();
-  ContextOptions how = telling(this);
-  how.syscalls = calls;
-  how.clock = clock;
-  start_in(how);
+TEST_F(FlashFaults, ViewsOfAnImageKeepIt) {
+  save(1);
+  Tree views;
+  {
+    LoadOptions mapped;
+    TreeLoadOptions how;
+    how.map = true;
+    mapped.handler_options.set(how);
+    views = cairn::load(image(1), AbstractTree(state_at(1)), mapped, *context_);
+  }
 
-  calls->is_full = true;
-  const FlashResponse response = save(1, forced());
   save(2);
-  for (int looks = 0; told_ == 0 && looks < 5000; ++looks) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(told_, 1);
-  clock->advance(std::chrono::seconds(1));  // It is tried again, in vain.
-  EXPECT_TRUE(fs::exists(image(1))) << "it is held until it is on disk";
-  calls->is_full = false;
-  for (bool is_done = false; !is_done;) {
-    clock->advance(std::chrono::seconds(2));
-    try {
-      response.wait(std::chrono::milliseconds(5));
-      is_done = true;
-    } catch (const Error& error) {
-      ASSERT_EQ(error.code(), Errc::still_running) << error.what();
-    }
-  }
+  EXPECT_TRUE(save(3).was_skipped());
+  EXPECT_EQ(views, state_at(1));
+  views = Tree();
 
-  EXPECT_THAT(run_->disk().steps(), ElementsAre(1));
-  EXPECT_EQ(told_, 1);
-  save(3);
-  EXPECT_EQ(run_->latest_in_memory(), 3u);
-}
-
-TEST_F(FlashFaults, AStepThatTheDiskDidNotTakeIsLeftToTheAgent) {
-  const auto calls = std::make_shared<FailingCalls>(root());
-  ContextOptions how = telling(this);
-  how.syscalls = calls;
-  options_.disk.close_timeout = std::chrono::milliseconds(100);
-  start_in(how);
-  calls->is_full = true;
-  const FlashResponse response = save(1, forced());
-  EXPECT_THAT([&] { run_->close(); }, Fails(Errc::still_running, HasSubstr("it is in memory")));
-  run_.reset();
-  EXPECT_FALSE(fs::exists(root() / "1"));
-
-  testing::Process agent(CAIRN_LAST_WORD, {memory(), root(), "100", "0", "0"});
-  for (int looks = 0; !fs::exists(root() / "1") && looks < 2000; ++looks) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_EQ(load(root() / "1", {}, *context_), state_at(1));
+  EXPECT_FALSE(save(4).was_skipped());
+  EXPECT_FALSE(fs::exists(image(1)));
 }
 
 /// A clock whose time of day is set.

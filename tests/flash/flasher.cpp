@@ -70,9 +70,16 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
   for (const std::uint64_t begin = step; steps == 0 || step < begin + steps; ++step) {
     const cairn::Tree state = cairn::flash::state_at(step);
     const cairn::FlashResponse response = run.save(step, {{"state", state}});
-    if (!response.was_skipped()) {
+    if (response.was_skipped()) {
+      continue;
+    }
+    try {
       response.wait_in_memory();
       say("saved " + std::to_string(step));
+    } catch (const cairn::Error& error) {
+      if (error.code() != std::errc::no_space_on_device) {
+        throw;
+      }
     }
   }
   run.close();

@@ -160,6 +160,86 @@ TEST_F(KilledPrograms, FindATmpfsWithLargePagesAsGoodAsAny) {
   EXPECT_EQ(load(root() / "4", {}, *context_), state_at(4));
 }
 
+TEST_F(KilledPrograms, KeepTheirDiskWhereNoImageFitsIntoTheMemory) {
+  const std::string mount = "mount -t tmpfs -o size=4m none " + above_->path().native();
+  const std::vector<std::string> said =
+      apart("exec unshare --mount --fork --kill-child sh -c '" + mount + " && exec \"$@\"' sh \"$@\"",
+            {CAIRN_FLASHER, memory(), root(), "2", "5", "0"})
+          ->finish();
+  if (said.empty()) {
+    GTEST_SKIP() << "this user may mount no tmpfs";
+  }
+
+  EXPECT_TRUE(number_behind("closed ", said));
+  EXPECT_FALSE(number_behind("saved ", said)) << "an image takes 5 MiB";
+  EXPECT_EQ(load(root() / "4", {}, *context_), state_at(4));
+}
+
+/// The files of images are used again; small ones need memory that others may have taken.
+TEST_F(KilledPrograms, GoOnWhereOthersHaveFilledTheMemory) {
+  const std::string above = above_->path().native();
+  const std::string script = "mount -t tmpfs -o size=32m none " + above +
+                             " && \"$@\" 2 0 && { head -c 40M /dev/zero >" + above +
+                             "/others; \"$@\" 5 0; rm " + above + "/others; } && \"$@\" 3 0";
+  const std::vector<std::string> said =
+      apart("exec unshare --mount --fork --kill-child sh -c '" + script + "' sh \"$@\" 2>/dev/null",
+            {CAIRN_FLASHER, memory(), root(), "1000000"})
+          ->finish();
+  if (said.empty()) {
+    GTEST_SKIP() << "this user may mount no tmpfs";
+  }
+
+  std::vector<std::string> closed;
+  std::string newest;
+  for (const std::string& line : said) {
+    EXPECT_FALSE(line.starts_with("failed")) << line;
+    if (line.starts_with("closed ")) {
+      closed.push_back(line);
+    } else if (line.starts_with("resumed ")) {
+      EXPECT_EQ(line, newest.empty() ? "resumed none" : "resumed " + newest + " memory");
+    } else {
+      newest = line.substr(line.find(' ') + 1);
+    }
+  }
+  EXPECT_EQ(closed.size(), 3u);
+  EXPECT_GE(std::stoi(newest), 4) << "with room again, all are saved";
+}
+
+/// The system ends programs of a control group that has no more memory: images that were complete stay.
+TEST_F(KilledPrograms, LeaveTheirStepsWhereTheirControlGroupHasNoMoreMemory) {
+  const std::string script = R"(limit=$1; shift
+    for group in /sys/fs/cgroup/memory/cairn-$$ /sys/fs/cgroup/cairn-$$; do
+      mkdir $group 2>/dev/null || continue
+      if { echo $limit >$group/memory.limit_in_bytes || echo $limit >$group/memory.max; } 2>/dev/null; then
+        sh -c "echo \$\$ >$group/cgroup.procs && echo entered && exec \"\$@\"" sh "$@"
+        rmdir $group
+        exit
+      fi
+      rmdir $group
+    done)";
+  std::optional<std::uint64_t> reached;
+  bool was_ended = false;
+  for (const char* const limit : {"16M", "24M", "32M", "48M"}) {
+    std::vector<std::string> words = flasher(1'000'000, 6);
+    words.insert(words.begin(), limit);
+    const std::vector<std::string> said = apart(script, words)->finish();
+    if (said.empty()) {
+      GTEST_SKIP() << "this user may limit no control group";
+    }
+    was_ended = was_ended || !number_behind("closed ", said);
+    reached = std::max(reached, number_behind("saved ", said));
+  }
+  EXPECT_TRUE(was_ended) << "16 MiB are too little";
+
+  const std::unique_ptr<FlashCheckpointer> next = open();
+  std::optional<FlashResumed> resumed = next->resume({"state"});
+  ASSERT_EQ(resumed.has_value(), reached.has_value());
+  if (resumed) {
+    EXPECT_GE(resumed->step, *reached);
+    EXPECT_EQ(resumed->loaded.take<Tree>("state"), state_at(resumed->step));
+  }
+}
+
 /// Programs are killed at moments that the dice choose, and the next ones begin at once. An agent serves meanwhile, and
 /// is killed, too.
 TEST_F(KilledPrograms, NeverGoBackBesideAgentsAndTheNext) {
