@@ -25,6 +25,7 @@
 #include "cairn/records/record_reader.hpp"
 #include "cairn/records/record_writer.hpp"
 
+#include "base/internal/parallel_for.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/read_small_file.hpp"
@@ -132,7 +133,7 @@ Merged merge_records(RecordReader records, const Wanted& wanted) {
   }
   const std::size_t threads = std::min<std::size_t>(threads_for(bytes, wanted.options.threads), lists.size());
   std::atomic<std::size_t> next = 0;
-  in_parallel(threads, static_cast<unsigned>(threads), [&](std::size_t) {
+  parallel_for(threads, threads, [&](std::size_t) {
     RecordReader reader = records::another_reader(records, at_most(most_bytes));
     for (std::size_t i = next++; i < lists.size(); i = next++) {
       for (const std::uint64_t chunk : lists[i]) {

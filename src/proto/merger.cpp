@@ -18,6 +18,7 @@
 #include "cairn/proto/chunked.pb.h"
 
 #include "base/internal/checked.hpp"
+#include "base/internal/parallel_for.hpp"
 #include "proto/merge_plan.hpp"
 #include "proto/nesting.hpp"
 #include "proto/parallel.hpp"
@@ -179,7 +180,7 @@ Merged merge(std::span<const Chunk> chunks, const chunked::ChunkedMessage& chunk
     sum.add(chunk.size_bytes());
   }
   Merging merging(plan_merge(chunked_message, out.GetDescriptor(), chunks.size()), out, options);
-  in_parallel(merging.steps().size(), threads_for(sum.bytes(), options.threads), [&](std::size_t i) {
+  parallel_for(merging.steps().size(), threads_for(sum.bytes(), options.threads), [&](std::size_t i) {
     merging.take(i, chunks[static_cast<std::size_t>(merging.steps()[i].chunk)]);
   });
   Merged merged = merging.finish();

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staging/internal/buffer_pool.hpp"
 
-#include <system_error>
-
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +9,7 @@
 #include "base/internal/assert.hpp"
 #include "base/internal/checked.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/parallel_for.hpp"
 #include "base/internal/probe.hpp"
 
 namespace cairn::staging {
@@ -28,18 +26,12 @@ std::size_t whole_buffers(std::size_t capacity_bytes) {
 }
 
 void touch_in_parallel(std::span<std::byte> bytes, std::size_t threads) {
-  const std::size_t share = bytes.size() / std::max<std::size_t>(threads, 1);
-  std::vector<std::jthread> helpers;
-  for (std::size_t i = 1; i < threads; ++i) {
-    const auto help = [piece = bytes.subspan(i * share, share)] { touch(piece.data(), piece.size()); };
-    try {
-      helpers.emplace_back(help);
-    } catch (const std::system_error&) {  // No thread is left: this one does it.
-      CAIRN_PROBE("staging.no_thread_to_touch_pages");
-      help();
-    }
-  }
-  touch(bytes.data(), share);
+  const std::size_t shares = std::max<std::size_t>(threads, 1);
+  const std::size_t share = (bytes.size() + shares - 1) / shares;
+  parallel_for(shares, shares, [&](std::size_t i) {
+    const auto piece = bytes.subspan(std::min(i * share, bytes.size()));
+    touch(piece.data(), std::min(share, piece.size()));
+  });
 }
 
 }  // namespace

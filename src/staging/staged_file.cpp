@@ -43,7 +43,7 @@ std::vector<std::span<Byte>> first_of(const RunMemory& memory, std::size_t bytes
 }
 
 bool is_on_device(const SourcePiece& piece) {
-  return piece.data == nullptr && piece.source->on_device().copier != nullptr;
+  return piece.source != nullptr && piece.source->on_device().copier != nullptr;
 }
 
 }  // namespace

@@ -4,12 +4,9 @@
 #include "store/directory_scan.hpp"
 
 #include <fcntl.h>
-#include <system_error>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
@@ -21,7 +18,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/assert.hpp"
-#include "base/internal/mutex.hpp"
+#include "base/internal/parallel_for.hpp"
 #include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/read_small_file.hpp"
@@ -151,45 +148,6 @@ void settle_conflicts(std::vector<ScannedEntry>& found) {
   }
 }
 
-/// Calls `work` for each number below `count`, on this thread and on others besides it, `threads` in all. Fewer do
-/// the same where no more can be had.
-///
-/// Errors: the first that `work` throws; what has not begun then is left out.
-template <class Work>
-void share_out(std::size_t count, std::size_t threads, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  struct {
-    Mutex mutex;
-    std::exception_ptr failure CAIRN_GUARDED_BY(mutex);
-  } shared;
-  const auto take = [&]() noexcept {
-    try {
-      for (std::size_t i = next++; i < count; i = next++) {
-        work(i);
-      }
-    } catch (...) {
-      next = count;
-      const MutexLock lock(shared.mutex);
-      shared.failure = shared.failure ? shared.failure : std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    try {
-      while (helpers.size() + 1 < threads) {
-        helpers.emplace_back(take);
-      }
-    } catch (const std::system_error&) {  // Those that there are do it.
-      CAIRN_PROBE("store.no_thread_to_look_around");
-    }
-    take();
-  }
-  const MutexLock lock(shared.mutex);
-  if (shared.failure) {
-    std::rethrow_exception(shared.failure);
-  }
-}
-
 /// `path`, which cannot be found, and which part of it that is: where a link leads nowhere, or the first directory
 /// that is missing.
 std::string describe_missing(io::Syscalls& syscalls, const std::filesystem::path& path) {
@@ -298,7 +256,8 @@ std::vector<ScannedEntry> DirectoryScan::look_at_each(std::span<const io::Direct
     each.entry.generation = each.classification.generation;
   };
   const std::size_t cores = std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
-  share_out(entries.size(), std::min({most_threads, cores, entries.size() / kEntriesForAThread + 1}), look);
+  parallel_for(entries.size(), std::min({most_threads, cores, entries.size() / kEntriesForAThread + 1}),
+               look);
   return found;
 }
 
