@@ -81,6 +81,10 @@ class Memory {
   ///
   /// Errors: Errc::invalid_argument: another directory has its name by now; it is named.
   [[nodiscard]] bool is_there() const;
+  /// Another program may have taken the claim that this one has let go of: then no image is retired, either.
+  ///
+  /// Errors: EBUSY, which says who has it; OS errors.
+  void renew() const { root_->renew(); }
   /// Others may have taken memory, so that there was room for one image, and have given it back since.
   void look_for_room();
   /// Makes room for the image of a step, which takes `wanted` bytes at least; a damaged one that has its name goes.

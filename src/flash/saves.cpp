@@ -126,6 +126,7 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
   std::shared_ptr<FlashSave> save;
   std::uint64_t wanted = 0;  // By the step, as far as that is known.
   std::exception_ptr refusal;
+  memory.renew();
   memory.look_for_room();
   while (!save && memory.make_room(step, wanted)) {
     try {

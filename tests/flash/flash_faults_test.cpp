@@ -432,6 +432,8 @@ TEST_F(FlashFaults, AProgramThatClosesItsClaimKeepsItUntilAnotherOneComes) {
   close_it();
   testing::Process other(CAIRN_FLASHER, {memory(), root(), "1000000", "0", "0"});
   EXPECT_THAT(other.next_line(), HasSubstr("resumed 2 memory"));
+  EXPECT_THAT(other.next_line(), HasSubstr("saved "));
+  EXPECT_THAT(other.next_line(), HasSubstr("saved "));  // No image that this program knows is there any more.
   EXPECT_THAT([&] { save(3); },
               FailsWithErrno(EBUSY, HasSubstr("process " + std::to_string(other.id()) + " (rank 0) fills")));
   EXPECT_THAT(other.next_line(), HasSubstr("saved "));

@@ -46,6 +46,10 @@ class MemoryRoot {
   [[nodiscard]] const io::Directory& directory() const noexcept { return root_; }
   [[nodiscard]] const std::optional<ClaimRecord>& program_before() const noexcept { return claim_->before(); }
 
+  /// Before anything of the root is changed for a checkpoint to come: renews the claim.
+  ///
+  /// Errors: as ProgramClaim::renew.
+  void renew() const { claim_->renew(); }
   /// Before a checkpoint is filled: renews the claim, and looks which files there are to be used again.
   ///
   /// Errors: as ProgramClaim::renew.
