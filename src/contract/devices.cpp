@@ -11,6 +11,24 @@
 #include "cairn/base/error.hpp"
 
 namespace cairn::contract {
+namespace {
+
+using Pins = std::vector<std::shared_ptr<void>>;  // Null where a device refuses.
+
+std::shared_ptr<Pins> pin_on(const std::vector<std::shared_ptr<DeviceCopier>>& copiers,
+                             std::span<std::byte> memory) {
+  auto pins = std::make_shared<Pins>();
+  for (const auto& copier : copiers) {
+    pins->push_back(copier->pin(memory));
+  }
+  return pins;
+}
+
+bool is_refused(const Pins& pins) {
+  return std::find(pins.begin(), pins.end(), nullptr) != pins.end();
+}
+
+}  // namespace
 
 Devices::Devices(std::vector<std::shared_ptr<DeviceCopier>> copiers) : copiers_(std::move(copiers)) {
   for (auto copier = copiers_.begin(); copier != copiers_.end(); ++copier) {
@@ -35,12 +53,9 @@ staging::MemoryHook Devices::pin() const {
     return {};
   }
   return [copiers = copiers_, has_unpinned = has_unpinned_](std::span<std::byte> memory) {
-    auto pins = std::make_shared<std::vector<std::shared_ptr<void>>>();
-    for (const auto& copier : copiers) {
-      pins->push_back(copier->pin(memory));
-      if (pins->back() == nullptr) {
-        *has_unpinned = true;
-      }
+    auto pins = pin_on(copiers, memory);
+    if (is_refused(*pins)) {
+      *has_unpinned = true;
     }
     return pins;
   };
@@ -51,14 +66,8 @@ staging::MemoryHook Devices::pin_for_all() const {
     return {};
   }
   return [copiers = copiers_](std::span<std::byte> memory) {
-    auto pins = std::make_shared<std::vector<std::shared_ptr<void>>>();
-    for (const auto& copier : copiers) {
-      pins->push_back(copier->pin(memory));
-      if (pins->back() == nullptr) {
-        return std::shared_ptr<void>();
-      }
-    }
-    return std::shared_ptr<void>(pins);
+    const auto pins = pin_on(copiers, memory);
+    return is_refused(*pins) ? std::shared_ptr<void>() : std::shared_ptr<void>(pins);
   };
 }
 

@@ -21,6 +21,16 @@ struct FileInUse {
   std::span<std::byte> bytes;
 };
 
+/// Returns null where a device fails, too: a copy from it will say how.
+std::shared_ptr<void> pin_quietly(const MemoryHook& pin, std::span<std::byte> memory) noexcept {
+  try {
+    return pin(memory);
+  } catch (...) {
+    CAIRN_PROBE("io.device_failed_to_pin");
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const std::span<std::byte>> MappedFiles::map(const FileHandle& file, std::uint64_t bytes,
@@ -32,6 +42,7 @@ std::shared_ptr<const std::span<std::byte>> MappedFiles::map(const FileHandle& f
   const auto size = static_cast<std::size_t>(bytes);
   const auto part = std::make_shared<FileInUse>();
   std::shared_ptr<const std::span<std::byte>> mapped;
+  std::shared_ptr<void> unpinned;  // Goes before the memory, and both without the lock.
   MutexLock lock(mutex_);
   Entry* entry = &entries_.try_emplace(key).first->second;
   if (!entry->use) {
@@ -43,19 +54,21 @@ std::shared_ptr<const std::span<std::byte>> MappedFiles::map(const FileHandle& f
     lock.unlock();
     mapped = map_to_fill(file, bytes, refusal);
     lock.lock();
-    entry->hold.swap(part->hold);
-    entry->memory.swap(mapped);  // What was there goes without the lock.
+    entry->hold.swap(unpinned);
+    entry->memory.swap(mapped);
     entry->is_ready = false;
+    entry->is_refused = false;
   }
   if (pin && entry->memory && !entry->hold) {
     CAIRN_PROBE("io.mapping_not_pinned");
-    refusal = entry->is_refused ? "a device cannot reach it where it is mapped" : "it is not pinned yet";
+    refusal = entry->is_refused ? "a device could not pin its memory" : "its memory is not pinned yet";
     if (!entry->is_refused) {
       entry->pin = pin;
     }
   } else if (entry->memory) {
     part->whole = entry->memory;
     part->hold = entry->hold;
+    CAIRN_ASSERT(part->whole->size() >= size, "what is given out of a mapping is no longer than the mapping");
     part->bytes = part->whole->first(size);
   }
   lock.unlock();
@@ -85,10 +98,11 @@ void MappedFiles::make_ready() {
       use_large_pages(memory->data(), memory->size());
       map_pages(memory->data(), memory->size());
     }
-    std::shared_ptr<void> hold = pin ? pin(*memory) : nullptr;
+    std::shared_ptr<void> hold = pin ? pin_quietly(pin, *memory) : nullptr;
     lock.lock();
     if (const auto done = entries_.find(key);
         pin && done != entries_.end() && done->second.memory == memory) {
+      CAIRN_ASSERT(!done->second.hold, "a mapping is pinned once");
       done->second.is_refused = hold == nullptr;
       done->second.hold.swap(hold);
     }

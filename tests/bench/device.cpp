@@ -100,18 +100,22 @@ Tree arrays_in(const std::shared_ptr<std::byte>& memory, std::size_t count, std:
   return tree;
 }
 
+Context context_with(bool snapshots) {
+  cuda::CopierOptions copier;
+  copier.snapshot_bytes = snapshots ? SIZE_MAX : 0;
+  ContextOptions options;
+  options.copiers = {cuda::make_copier(copier)};
+  options.reserve_bytes = std::size_t{4} << 30;
+  options.staging_bytes = options.reserve_bytes;
+  return Context(std::move(options));
+}
+
 /// Saves and loads `count` arrays in a context whose copier makes snapshots or does not.
 void measure_saves(const std::string& folder, const char* what, std::size_t count, std::size_t bytes_each,
                    bool takes_snapshots) {
   const auto memory = device_memory(count * bytes_each);
   const Tree tree = arrays_in(memory, count, bytes_each);
-  cuda::CopierOptions copier_options;
-  copier_options.snapshot_bytes = takes_snapshots ? SIZE_MAX : 0;
-  ContextOptions options;
-  options.copiers = {cuda::make_copier(copier_options)};
-  options.reserve_bytes = std::size_t{4} << 30;
-  options.staging_bytes = options.reserve_bytes;
-  const Context context(std::move(options));
+  const Context context = context_with(takes_snapshots);
   SaveOptions save_options;
   save_options.overwrite = true;
   std::vector<double> durable;
@@ -142,13 +146,7 @@ void measure_steps(const std::string& folder, const char* what, std::size_t coun
                    bool takes_snapshots) {
   const auto memory = device_memory(count * bytes_each);
   const Tree tree = arrays_in(memory, count, bytes_each);
-  cuda::CopierOptions copier_options;
-  copier_options.snapshot_bytes = takes_snapshots ? SIZE_MAX : 0;
-  ContextOptions options;
-  options.copiers = {cuda::make_copier(copier_options)};
-  options.reserve_bytes = std::size_t{4} << 30;
-  options.staging_bytes = options.reserve_bytes;
-  const Context context(std::move(options));
+  const Context context = context_with(takes_snapshots);
   FlashOptions flash_options;
   flash_options.memory = folder + "/memory";
   flash_options.disk.save = save_when::every_steps(1'000'000);

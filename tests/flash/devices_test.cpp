@@ -38,7 +38,7 @@ class FlashDevices : protected WithDevice, public FlashTest {
     }
   }
 
-  /// What a kernel has computed for a step.
+  /// Returns what a kernel has computed for a step.
   [[nodiscard]] Tree on_device(std::uint64_t step) {
     const auto memory = device_.allocate(kBytes);
     std::fill_n(device_.seen(memory.get()), kBytes, static_cast<std::byte>(step));
@@ -101,7 +101,7 @@ TEST_F(FlashDevices, GoThroughStagingMemoryWhereImagesCannotBePinned) {
   const SaveResult result = run_->save(4, {{"state", on_device(4)}}).wait();
   save_all(5, 5);
 
-  EXPECT_THAT(result.fallbacks, Contains(HasSubstr("a device cannot reach it where it is mapped; written")));
+  EXPECT_THAT(result.fallbacks, Contains(HasSubstr("a device could not pin its memory; written")));
   EXPECT_EQ(pinned_images(), 1u);
   EXPECT_EQ(device_.unpinned_copies(), 0u);
   expect_values(4);

@@ -332,6 +332,42 @@ TEST_F(MemoryRoots, HaveFilesWrittenThatTheAddressSpaceHasNoRoomFor) {
   EXPECT_EQ(testing::read_text(file_of("1")), text);
 }
 
+TEST_F(MemoryRoots, PinFilesOnceAndNotWhereADeviceFails) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  int pins = 0;
+  const auto create = [&](const std::string& step, const io::MemoryHook& pin) {
+    StagedDirectory staged = stage(step);  // It goes, and its file is the next one.
+    io::NewFileOptions options;
+    options.expected_bytes = kBytes;
+    options.is_filled_in_place = true;
+    options.pin = pin;
+    const std::unique_ptr<io::NewFile> file = staged.create_file("state/data", options);
+    return file->memory().empty() ? file->why_not_direct() : "pinned";
+  };
+  const io::MemoryHook fails = [&](std::span<std::byte>) -> std::shared_ptr<void> {
+    ++pins;
+    throw Error(Errc::device_failure, "it is gone");
+  };
+  const io::MemoryHook works = [&](std::span<std::byte> memory) {
+    ++pins;
+    return std::make_shared<std::span<std::byte>>(memory);
+  };
+
+  EXPECT_THAT(create("1", works), HasSubstr("not pinned yet"));
+  held->make_ready();
+  EXPECT_EQ(create("2", works), "pinned");
+  held->make_ready();
+  EXPECT_EQ(create("3", works), "pinned");
+  EXPECT_EQ(pins, 1);
+
+  held->drop_spare();
+  EXPECT_THAT(create("4", fails), HasSubstr("not pinned yet"));
+  held->make_ready();
+  EXPECT_THAT(create("5", fails), HasSubstr("could not pin"));
+  held->make_ready();
+  EXPECT_EQ(pins, 2);
+}
+
 TEST_F(MemoryRoots, HaveLargePagesOnceTheyAreReady) {
   const std::shared_ptr<MemoryRoot> held = claim();
   const std::byte* const memory = save("1", 'a');

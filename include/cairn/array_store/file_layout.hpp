@@ -27,7 +27,7 @@ class StoredFiles {
  public:
   virtual ~StoredFiles() = default;
 
-  /// Where they are, for messages.
+  /// Names the place where they are, for messages.
   [[nodiscard]] virtual std::filesystem::path directory() const = 0;
   /// Their names.
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;

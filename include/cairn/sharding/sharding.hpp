@@ -50,7 +50,7 @@ class Mesh {
     return ranks_.empty() ? position : ranks_[position];
   }
 
-  /// Where a rank is; nothing when it is not in the mesh.
+  /// Returns where a rank is; nothing when it is not in the mesh.
   [[nodiscard]] std::optional<std::uint32_t> position_of(std::uint32_t rank) const noexcept;
 
   /// The number of the axis with that name.

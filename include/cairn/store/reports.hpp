@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What recoveries, checks, removals and listings of checkpoints are asked for, and tell.
+// Recoveries, checks, removals and listings of checkpoints take and return these.
 
 #include <chrono>
 #include <cstddef>
@@ -138,7 +138,7 @@ struct RemovalReport {
 /// When a checkpoint was committed, as the clock of its writer had it.
 using CommitTime = std::chrono::sys_time<std::chrono::nanoseconds>;
 
-/// What comes first in a list of checkpoints, the oldest, and what last, the newest.
+/// The order of a list of checkpoints: the oldest comes first, the newest last.
 enum class CheckpointOrder : std::uint8_t {
   by_name,  ///< Digits count as numbers: "step-9" before "step-10".
   by_time,  ///< By the time of the commit, then by name. Those without one come first.

@@ -24,7 +24,7 @@ namespace cairn {
 
 class Tree;
 
-// What is public of arrays (handlers/array_files.hpp, rank_arrays.hpp) calls these, and so do the handlers of trees and
+// The public calls for arrays (handlers/array_files.hpp, rank_arrays.hpp) use these; so do the handlers of trees and
 // state dicts.
 
 /// A writer for the arrays of one checkpointable, as the options of its save ask for.

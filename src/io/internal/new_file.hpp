@@ -14,7 +14,7 @@ namespace cairn::io {
 
 class MappedFiles;
 
-/// Where new files lie.
+/// Says where new files lie.
 enum class Medium : std::uint8_t {
   disk,
   memory,       ///< On a tmpfs.
