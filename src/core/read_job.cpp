@@ -48,6 +48,12 @@ ReadJob::~ReadJob() {
   }
 }
 
+void ReadJob::make_way() noexcept {
+  if (source_ && !is_given_up()) {  // Else it is still read.
+    source_->release();
+  }
+}
+
 contract::Resources ReadJob::resources() noexcept {
   return {plane(), services().coordinator, services().devices, options_.handler_options};
 }

@@ -55,6 +55,9 @@ class ReadJob : public Operation, public contract::LoadBackend {
   [[nodiscard]] const Requests& requests() const noexcept { return requests_; }
 
  protected:
+  /// Who hears that it has ended may want the memory of the checkpoint: this operation may be kept for longer.
+  void make_way() noexcept override;
+
   struct Part {
     store::SourceItem item;
     AnyValue wanted;

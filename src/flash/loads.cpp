@@ -74,8 +74,7 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
       }
       passed_over.push_back({path, error.code(), error.what()});
     }
-    memory.set(image.step, &Image::is_damaged);
-    memory.await_readers(image.step);  // It is the first to give way to the next save.
+    memory.set(image.step, &Image::is_damaged);  // It is the first to give way to the next save.
   }
   return std::nullopt;
 }

@@ -372,19 +372,6 @@ bool Memory::try_retire(std::uint64_t step) {
   return true;
 }
 
-void Memory::await_readers(std::uint64_t step) const {
-  constexpr std::chrono::milliseconds kPause{1};
-  for (int left = 100; left > 0; --left) {
-    {
-      store::CheckpointLock lock(root_->directory(), name_of(step));
-      if (lock.is_held() && !lock.is_in_use()) {
-        return;
-      }
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-}
-
 void Memory::warm() noexcept {
   for (const Image& image : images()) {
     try {

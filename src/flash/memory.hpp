@@ -106,8 +106,6 @@ class Memory {
   void set(std::uint64_t step, bool Image::*what, bool is_so = true);
   /// Gives up an image. False when somebody reads it.
   [[nodiscard]] bool retire(std::uint64_t step);
-  /// Waits, shortly, until nobody reads an image any more: a load that has failed lets go of it a moment later.
-  void await_readers(std::uint64_t step) const;
   /// Gives up the memory that is kept to be used again.
   void drop_spare();
   /// Gives up the images above a step.

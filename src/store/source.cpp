@@ -13,6 +13,7 @@
 #include "cairn/base/hash.hpp"
 
 #include "base/internal/assert.hpp"
+#include "base/internal/mutex.hpp"
 #include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/disk_file.hpp"
@@ -66,8 +67,9 @@ class CommittedSource final : public DirectorySource {
   /// Errors: Errc::not_found: somebody is about to remove it.
   CommittedSource(std::filesystem::path path, CommittedDirectory checkpoint, std::vector<SourceItem> items)
       : DirectorySource(std::move(path), std::move(items), checkpoint.directory()),
-        checkpoint_(std::move(checkpoint)) {
-    if (may_be_reused(checkpoint_.directory())) {
+        checkpoint_(std::move(checkpoint)),
+        may_be_reused_(may_be_reused(checkpoint_.directory())) {
+    if (may_be_reused_) {
       hold_ = std::make_shared<const CheckpointHold>(checkpoint_.directory());
       if (!hold_->is_held() || checkpoint_.directory().is_replaced()) {
         throw Error(Errc::not_found, fmt::format("{} is being removed or replaced", root().string()));
@@ -77,8 +79,12 @@ class CommittedSource final : public DirectorySource {
 
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(
       std::string_view relative) const override {
-    const auto held = std::make_shared<HeldMapping>(hold_, DirectorySource::map_file(relative));
+    const auto held = std::make_shared<HeldMapping>(hold(), DirectorySource::map_file(relative));
     return {held, held->second.get()};
+  }
+  void release() const noexcept override {
+    const MutexLock lock(mutex_);
+    hold_.reset();
   }
 
   [[nodiscard]] const io::Directory* directory() const noexcept override { return &checkpoint_.directory(); }
@@ -111,8 +117,19 @@ class CommittedSource final : public DirectorySource {
     return checkpoint_.open_file(relative, flags);
   }
 
+  /// Errors: Errc::closed: it was let go.
+  [[nodiscard]] std::shared_ptr<const CheckpointHold> hold() const {
+    const MutexLock lock(mutex_);
+    if (may_be_reused_ && !hold_) {
+      throw Error(Errc::closed, fmt::format("{} is not read any more", root().string()));
+    }
+    return hold_;
+  }
+
   const CommittedDirectory checkpoint_;
-  std::shared_ptr<const CheckpointHold> hold_;  // Null: its files never change.
+  const bool may_be_reused_;  // Else its files never change, and nobody holds it.
+  mutable Mutex mutex_;
+  mutable std::shared_ptr<const CheckpointHold> hold_ CAIRN_GUARDED_BY(mutex_);
 };
 
 /// Returns whether a directory is a checkpoint, sound or not; what may not be looked into is not.

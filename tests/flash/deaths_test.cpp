@@ -69,6 +69,22 @@ class Deaths : public FlashProcesses {
     return newest;
   }
 
+  /// Removes all but a few of the steps on disk: each is read after each death.
+  void remove_old_steps() const {
+    constexpr std::uint64_t kKept = 8;
+    std::vector<std::uint64_t> steps;
+    for (const auto& entry : fs::directory_iterator(root())) {
+      const std::string name = entry.path().filename();
+      if (std::isdigit(static_cast<unsigned char>(name[0])) != 0) {
+        steps.push_back(std::stoull(name));
+      }
+    }
+    std::ranges::sort(steps, std::greater{});
+    for (std::size_t at = kKept; at < steps.size(); ++at) {
+      fs::remove_all(root() / std::to_string(steps[at]));
+    }
+  }
+
   [[nodiscard]] static std::vector<std::string> unfinished(const fs::path& checkpoints) {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(checkpoints)) {
@@ -96,6 +112,7 @@ class Deaths : public FlashProcesses {
       const std::optional<std::uint64_t> on_disk = read_all(root());
       EXPECT_GE(std::max(read_all(images()), on_disk), reached_);
       ASSERT_FALSE(HasFailure());
+      remove_old_steps();
       ++deaths;
     }
     std::cout << "flash: " << deaths << " deaths of " << who << ", 0 images torn or lost" << std::endl;

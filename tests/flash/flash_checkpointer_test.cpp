@@ -15,6 +15,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/api/find.hpp"
+#include "cairn/api/load.hpp"
 
 #include "flash/fixture.hpp"
 #include "flash/steps.hpp"
@@ -207,6 +208,18 @@ TEST_F(FlashCheckpointers, GoBackToAStepInMemoryAlone) {
 
   EXPECT_EQ(run_->latest_in_memory(), 1u);
   expect_resumed(1, ResumedFrom::memory);
+}
+
+TEST_F(FlashCheckpointers, GoBackWhileTheResponseToALoadIsKept) {
+  save(1);
+  save(2);
+  const LoadResponse response = load_checkpointables_async(image(2), {"state"}, {}, *context_);
+  Loaded loaded = response.wait();
+
+  run_->rewind(1);
+
+  EXPECT_EQ(run_->latest_in_memory(), 1u);
+  EXPECT_EQ(loaded.take<Tree>("state"), state_at(2));
 }
 
 TEST_F(FlashCheckpointers, LoadAStepFromWhereItIs) {

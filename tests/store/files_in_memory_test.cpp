@@ -101,7 +101,14 @@ TEST_F(FilesInMemory, AreHeldWhileTheyAreReadOrMappedWhereTheyMayBecomeOthers) {
   source.reset();
   EXPECT_TRUE(is_in_use());
   EXPECT_EQ(mapped->size(), 9u);
+  source = open_committed_source(syscalls_, path / "step");
   mapped.reset();
+  EXPECT_TRUE(is_in_use());
+  source->release();
+  EXPECT_FALSE(is_in_use());
+  EXPECT_THAT([&] { static_cast<void>(source->map_file("state/data")); },
+              testing::Fails(Errc::closed, ::testing::HasSubstr("not read any more")));
+  source.reset();
   EXPECT_FALSE(is_in_use());
 
   CheckpointLock lock(root, "step");

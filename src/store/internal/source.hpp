@@ -95,6 +95,10 @@ class Source {
     return std::nullopt;
   }
 
+  /// Lets go of a checkpoint whose memory may become that of another. Nothing of it is read any more but through
+  /// mappings that were given away, which keep it as long as they live.
+  virtual void release() const noexcept {}
+
   /// Returns how a file is read by ranges, and verified if that is asked for. The source outlives it.
   ///
   /// Errors: Errc::not_found.
