@@ -19,6 +19,8 @@
 namespace cairn::core {
 namespace {
 
+using Act = joint::SaveProtocol::Act;
+
 /// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
 constexpr std::chrono::milliseconds kLookAtLock{1};
 constexpr std::chrono::seconds kMaxWait{10};
@@ -34,7 +36,8 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::
     : Operation(std::move(services), title_of(plan), begin, plan.options.trace, plan.kind),
       started_at_(store::utc(this->services().clock.now())),
       files_(*this, std::move(plan.path), std::move(plan.items), std::move(plan.options), plan.joint.get()),
-      ranks_(SaveRanks::make(std::move(plan.joint), {*this, files_, commit_})),
+      protocol_(!plan.joint || plan.joint->is_primary()),
+      ranks_(SaveRanks::make(std::move(plan.joint), {*this, files_, protocol_})),
       copy_(plan.copied.empty() ? nullptr
                                 : std::make_unique<CheckpointCopy>(*this, files_, std::move(plan.copied))),
       checks_(HandlerChecks::make(this->services().options, options().snapshot, files_.items().size())) {
@@ -64,7 +67,7 @@ void SaveJob::start() {
   }
 }
 
-Awaitable<std::optional<async::Event>> SaveJob::take_ticket() {
+Awaitable<bool> SaveJob::take_turn() {
   bool is_there = false;
   std::function<void()> look = [&] {
     if (copy_) {
@@ -80,7 +83,7 @@ Awaitable<std::optional<async::Event>> SaveJob::take_ticket() {
   }
   if (is_there) {
     accepted_.set();
-    co_return std::nullopt;
+    co_return false;
   }
   const store::Destination* const target = files_.target();
   SaveQueue::Entered entered;
@@ -101,65 +104,98 @@ Awaitable<std::optional<async::Event>> SaveJob::take_ticket() {
     }
   }
   accepted_.set();
-  co_return entered.turn;
+  co_await entered.turn.wait();
+  co_return true;
 }
 
 Awaitable<> SaveJob::work() {
-  std::exception_ptr failure;
-  try {
-    const std::optional<async::Event> turn = co_await take_ticket();
-    if (!turn) {
-      mark_prepared();
-      co_return;
+  for (Act act = protocol_.act(); act != Act::end; act = protocol_.act()) {
+    try {
+      Awaitable<> performing = perform(act);
+      co_await std::move(performing);
+      protocol_.did(act);
+      continue;
+    } catch (...) {
+      failure_ = failure_ ? failure_ : std::current_exception();
     }
-    co_await turn->wait();
-    // On the strand of the helpers: the directory is made while handlers copy.
-    helpers().spawn(create_directory(self()));
-    ranks_->begin_to_agree();
-    HandlerCalls calls(*this, files_, *ranks_, checks_.get());
-    co_await stage_all(&calls);
-    mark_prepared();
-    co_await leave_caller();  // What follows must not run on the caller's thread.
-    co_await files_.created().wait();
-    co_await finish_all(&calls);
-    if (ranks_->is_primary()) {
-      co_await ranks_->collect_votes();
-      co_await ticket_->turn().wait();
-    } else {
-      co_await take_part();
-    }
-    // In one call with the trace: a cancellation between them would fail a save that has committed.
-    std::function<void()> publish_and_close = [this] {
-      if (ranks_->is_primary()) {
-        publish();
-      }
-      files_.add_problem(stats().deliver_trace());
-      close_directory();
-    };
-    co_await run_call(std::move(publish_and_close));
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  if (failure) {
+    protocol_.failed();
     // A save that was cancelled cleans up as well: from here on no co_await throws because of it.
     co_await boost::asio::this_coro::throw_if_cancelled(false);
-    Awaitable<> end = end_after(std::move(failure));
-    co_await std::move(end);
+  }
+  if (failure_) {
+    std::rethrow_exception(failure_);
   }
 }
 
-Awaitable<> SaveJob::end_after(std::exception_ptr failure) {
-  Awaitable<std::exception_ptr> ended = ranks_->end(failure);
-  failure = co_await std::move(ended);
+Awaitable<> SaveJob::perform(Act act) {
+  switch (act) {
+    case Act::write:
+      return write();
+    case Act::collect_votes:
+      return collect_votes();
+    case Act::publish:
+    case Act::close:
+      return publish_and_close();
+    case Act::prepare:
+      return prepare();
+    case Act::tell_failure:
+      return tell_failure();
+    case Act::abandon:
+      return abandon();
+    default:
+      return ranks_->take_part();
+  }
+}
+
+Awaitable<> SaveJob::write() {
+  if (!co_await take_turn()) {
+    mark_prepared();
+    protocol_.end();
+    co_return;
+  }
+  // On the strand of the helpers: the directory is made while handlers copy.
+  helpers().spawn(create_directory(self()));
+  ranks_->begin_to_agree();
+  HandlerCalls calls(*this, files_, *ranks_, checks_.get());
+  co_await stage_all(&calls);
+  mark_prepared();
+  co_await leave_caller();  // What follows must not run on the caller's thread.
+  co_await files_.created().wait();
+  std::vector<Awaitable<>> background = copy_ ? copy_->copy() : calls.finish();
+  co_await run_phase(background_lane(), std::move(background));
+  meter().end_step(Step::background);
+}
+
+Awaitable<> SaveJob::collect_votes() {
+  co_await ranks_->collect_votes();
+  co_await ticket_->turn().wait();
+}
+
+Awaitable<> SaveJob::publish_and_close() {
+  std::function<void()> work = [this] {
+    if (protocol_.act() == Act::publish) {
+      publish();
+    }
+    files_.add_problem(stats().deliver_trace());
+    close_directory();
+  };
+  co_await run_call(std::move(work));
+}
+
+Awaitable<> SaveJob::tell_failure() {
+  Awaitable<std::exception_ptr> ended = ranks_->end(failure_);
+  failure_ = co_await std::move(ended);
+}
+
+Awaitable<> SaveJob::abandon() {
   // The rest ends by itself. A save that is cancelled now must not leave its directory behind.
   co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
   co_await stop_helpers();  // They write to the directory, and read the caller's memory.
   give_memory_back();       // The clean-up below may take its time.
   // Calls of handlers may still be under way in the directory: it is removed once the last has returned.
   co_await files_.shut().wait();
-  std::function<void()> clean = [this, &failure] { failure = clean_up(failure); };
+  std::function<void()> clean = [this] { clean_up(); };
   co_await run_call(std::move(clean));
-  std::rethrow_exception(failure);
 }
 
 Awaitable<> SaveJob::stage_all(HandlerCalls* calls) {
@@ -173,12 +209,6 @@ Awaitable<> SaveJob::stage_all(HandlerCalls* calls) {
   co_await ranks_->agreed();
   meter().end_step(Step::stage);
   files_.report().end_blocking_phase();
-}
-
-Awaitable<> SaveJob::finish_all(HandlerCalls* calls) {
-  std::vector<Awaitable<>> background = copy_ ? copy_->copy() : calls->finish();
-  co_await run_phase(background_lane(), std::move(background));
-  meter().end_step(Step::background);
 }
 
 Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
@@ -209,13 +239,14 @@ void SaveJob::make_directory() {
     staged.original = copy_->manifest().uuid;
   }
   staged.on_step = [this](store::PublishStep step) { end_publish_step(step); };
-  staged.may_publish = [this] { return commit_.begin_commit(); };
-  staged.may_retire = [this] { return commit_.state() == CommitState::State::committed; };
+  staged.may_publish = [this] { return protocol_.commit().begin_commit(); };
+  staged.may_retire = [this] { return protocol_.commit().state() == joint::CommitState::State::committed; };
   staged.before_replacing = options().before_replacing;
   staged.wait_for_lock = [this, from = std::optional<std::chrono::steady_clock::time_point>()]() mutable {
     std::this_thread::sleep_for(kLookAtLock);
     from = from ? from : services().clock.steady_now();
-    return services().clock.steady_now() - *from < kMaxWait && commit_.state() == CommitState::State::running;
+    return services().clock.steady_now() - *from < kMaxWait &&
+           protocol_.commit().state() == joint::CommitState::State::running;
   };
   files_.create(std::move(staged));
   if (copy_) {
@@ -275,37 +306,35 @@ void SaveJob::end_publish_step(store::PublishStep step) {
       meter().end_step(Step::sync_parent);
       // Before `end_commit`: a save that is given up after that is told as committed, with this result.
       files_.report().measure();
-      static_cast<void>(commit_.end_commit());
+      static_cast<void>(protocol_.commit().end_commit());
       ranks_->send_committed();
       return;
   }
 }
 
-Awaitable<> SaveJob::take_part() {
-  std::vector<store::FileEntry> entries;
-  std::function<void()> prepare = [&] {
+Awaitable<> SaveJob::prepare() {
+  std::function<void()> prepare = [this] {
     const async::Gate::Visit inside = files_.enter();
     const std::vector<io::FileDigest> digests = digest_files();
     files_.report().prepare(path(), digests, {});
-    entries = files_.staged().prepare(digests);
+    ranks_->prepared(files_.staged().prepare(digests));
     meter().end_step(Step::describe);
   };
   co_await run_call(std::move(prepare));
-  Awaitable<> verdict = ranks_->vote(std::move(entries));
-  co_await std::move(verdict);
+  // A rank that is stopped from here on still waits for the verdict: once it has voted, rank 0 may publish.
+  co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
 }
 
-std::exception_ptr SaveJob::clean_up(std::exception_ptr failure) {
+void SaveJob::clean_up() {
   files_.abandon();
   leftover_ = files_.abandonment_problem();
-  has_reported_leftover_ = !async::is_cancelled(failure);  // Else its reason is told in its place.
-  failure = with_problem(failure, leftover_);
+  has_reported_leftover_ = !async::is_cancelled(failure_);  // Else its reason is told in its place.
+  failure_ = with_problem(failure_, leftover_);
   if (meter().trace() != nullptr) {
     meter().end_step(Step::retire);
-    failure = with_problem(failure, stats().deliver_trace());
+    failure_ = with_problem(failure_, stats().deliver_trace());
   }
   close_directory();
-  return failure;
 }
 
 void SaveJob::close_directory() noexcept {
@@ -333,12 +362,12 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   services().metrics.give_up_save();
   // One atomic step: the thread that publishes sees either that its end is not waited for, and removes nothing of the
   // old checkpoint, or has committed before.
-  switch (commit_.forget()) {
-    case CommitState::State::committed:
+  switch (protocol_.commit().forget()) {
+    case joint::CommitState::State::committed:
       files_.report().add_unremoved(
           "told before its clean-up had ended: what it has replaced may be left to recovery");
       return nullptr;
-    case CommitState::State::unknown:
+    case joint::CommitState::State::unknown:
       return std::make_exception_ptr(Error(
           Errc::commit_unknown,
           fmt::format("{}; its commit was under way and has not answered: the checkpoint may be there or not",
@@ -362,7 +391,8 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
 }
 
 void SaveJob::yield_to(const SaveJob& newer) {
-  if (commit_.state() == CommitState::State::running) {  // Not `commit_.stop`: the reason comes first.
+  if (protocol_.commit().state() ==
+      joint::CommitState::State::running) {  // Not `commit_.stop`: the reason comes first.
     stop(Errc::superseded, fmt::format("the save of {} is newer", newer.path().string()));
   }
 }

@@ -10,11 +10,11 @@
 
 #include "core/checkpoint_copy.hpp"
 #include "core/handler_checks.hpp"
-#include "core/internal/commit_state.hpp"
 #include "core/operation.hpp"
 #include "core/save_files.hpp"
 #include "core/save_ranks.hpp"
 #include "joint/internal/joint_save.hpp"
+#include "joint/internal/save_protocol.hpp"
 #include "store/internal/publication_order.hpp"
 
 namespace cairn::core {
@@ -68,14 +68,22 @@ class SaveJob final : public Operation {
 
  private:
   // Coroutines that are members are awaited by `work`, which keeps the save.
+  /// Does what the protocol says, until it has ended.
   Awaitable<> work();
-  /// Cleans up after a failure, tells other ranks, and throws what the save ends with.
-  Awaitable<> end_after(std::exception_ptr failure);
-  /// Looks at the target once, and takes the ticket and the place in the queue that the save has from then on.
-  /// Returns its turn; nothing for a copy that is there already.
-  Awaitable<std::optional<async::Event>> take_ticket();
+  /// Looks at the target once, and takes the ticket and the place in the queue that the save has from then on. Returns
+  /// when it is its turn; false for a copy that is there already.
+  Awaitable<bool> take_turn();
+  [[nodiscard]] Awaitable<> perform(joint::SaveProtocol::Act act);
+  Awaitable<> write();
+  Awaitable<> collect_votes();
+  /// Also closes the checkpoint, and delivers the trace: a cancellation between them would fail a save that has
+  /// committed.
+  Awaitable<> publish_and_close();
+  /// Makes durable what this rank has written.
+  Awaitable<> prepare();
+  Awaitable<> tell_failure();
+  Awaitable<> abandon();
   Awaitable<> stage_all(HandlerCalls* calls);
-  Awaitable<> finish_all(HandlerCalls* calls);
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
   void make_directory();
 
@@ -85,16 +93,14 @@ class SaveJob final : public Operation {
   [[nodiscard]] store::Manifest describe() const;
   void publish();
   void end_publish_step(store::PublishStep step);
-  /// Makes durable what this rank has written, and votes, instead of publishing.
-  Awaitable<> take_part();
 
-  /// Cleans up after a save that has failed, once nobody works in its directory any more. Returns its
-  /// failure, with what went wrong here.
-  [[nodiscard]] std::exception_ptr clean_up(std::exception_ptr failure);
+  /// Cleans up after a save that has failed, once nobody works in its directory any more. Adds to its failure what
+  /// went wrong here.
+  void clean_up();
   /// Closes what is open, once nobody works in it any more: here, where that may take its time.
   void close_directory() noexcept;
   void count_end(const std::exception_ptr& failure) override;
-  void refuse_effect() noexcept override { ranks_->refuse(commit_.stop()); }
+  void refuse_effect() noexcept override { ranks_->refuse(protocol_.commit().stop()); }
   [[nodiscard]] SomeRanks missing_ranks() const override { return ranks_->missing(); }
   [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;
   void make_way() noexcept override { services().saves.leave(this); }
@@ -104,7 +110,8 @@ class SaveJob final : public Operation {
 
   const std::string started_at_;
   SaveFiles files_;
-  CommitState commit_;
+  joint::SaveProtocol protocol_;
+  std::exception_ptr failure_;  // The first; then what it is told as.
   const std::unique_ptr<SaveRanks> ranks_;
   const std::unique_ptr<CheckpointCopy> copy_;  // Null: handlers are asked.
   std::unique_ptr<HandlerChecks> checks_;       // Null: handlers are trusted.

@@ -27,6 +27,8 @@
 namespace cairn::core {
 namespace {
 
+using Act = joint::SaveProtocol::Act;
+
 /// How long what rank 0 has made may be invisible here: network file systems keep what they have seen for a while.
 constexpr std::chrono::milliseconds kLookAgain{50};
 constexpr int kMostLooks = 1200;
@@ -78,7 +80,10 @@ std::exception_ptr with_save_named(const std::exception_ptr& failure, std::strin
 class JointRanks final : public SaveRanks {
  public:
   JointRanks(std::unique_ptr<joint::JointSave> joint, Parts parts)
-      : joint_(std::move(joint)), operation_(parts.operation), files_(parts.files), commit_(parts.commit) {}
+      : joint_(std::move(joint)),
+        operation_(parts.operation),
+        files_(parts.files),
+        protocol_(parts.protocol) {}
 
   [[nodiscard]] bool is_primary() const noexcept override { return joint_->is_primary(); }
 
@@ -100,13 +105,14 @@ class JointRanks final : public SaveRanks {
   void require_announced(std::span<const io::FileDigest> digests) const override;
   void judge_division() override;
   void send_committed() noexcept override { joint_->send_verdict(committed()); }
-  [[nodiscard]] Awaitable<> vote(std::vector<store::FileEntry> files) override;
+  void prepared(std::vector<store::FileEntry> files) override { own_ = std::move(files); }
+  [[nodiscard]] Awaitable<> take_part() override;
   void fail(const std::exception_ptr& why) noexcept override { joint_->fail(why); }
   [[nodiscard]] Awaitable<std::exception_ptr> end(std::exception_ptr failure) override;
   [[nodiscard]] bool is_of_all(const std::exception_ptr& failure) const noexcept override {
     return failure == joint_->failure();
   }
-  void refuse(CommitState::State state) noexcept override;
+  void refuse(joint::CommitState::State state) noexcept override;
   [[nodiscard]] SomeRanks missing() const override { return joint_->missing(); }
   void stop_listening() noexcept override { joint_->stop_listening(); }
   void leave() noexcept override { joint_->leave(); }
@@ -123,17 +129,23 @@ class JointRanks final : public SaveRanks {
   /// Returns the failure of another rank where `failure` is only its consequence; else `failure`. `is_of_all` says
   /// that all ranks are told that one alike.
   Awaitable<std::exception_ptr> attribute(std::exception_ptr failure, bool is_of_all);
-  [[nodiscard]] joint::Verdict decide_alone(const std::exception_ptr& silence);
+  void vote();
+  Awaitable<> hear_verdict();
+  void decide_alone();
+  void hear(joint::Verdict verdict);
   [[nodiscard]] joint::Verdict committed() const;
-  /// Errors: when the checkpoint is not committed.
-  void apply_verdict(const joint::Verdict& verdict);
+  /// Throws why the checkpoint is not committed.
+  [[noreturn]] void fail_by_verdict() const;
 
   const std::unique_ptr<joint::JointSave> joint_;
   Operation& operation_;
   SaveFiles& files_;
-  CommitState& commit_;
+  joint::SaveProtocol& protocol_;
   async::Event agreed_;                                 // All ranks save the same.
   std::vector<store::FileEntry> others_;                // At rank 0.
+  std::vector<store::FileEntry> own_;                   // At the others: what they vote with.
+  std::optional<joint::Verdict> verdict_;               // Likewise.
+  std::exception_ptr silence_;                          // Likewise: why rank 0 cannot be heard.
   std::atomic<bool> may_be_told_a_consequence_{false};  // Of what another rank was told to stop for.
 };
 
@@ -193,7 +205,7 @@ void JointRanks::join_directory() {
   options.rank = joint_->rank();
   options.look_again = [this, looks = 0]() mutable {
     std::this_thread::sleep_for(kLookAgain);
-    return ++looks < kMostLooks && commit_.state() == CommitState::State::running;
+    return ++looks < kMostLooks && protocol_.commit().state() == joint::CommitState::State::running;
   };
   while (files_.target() == nullptr && !files_.find()) {  // Rank 0 has made its directory by now.
     if (!options.look_again()) {
@@ -255,76 +267,97 @@ void JointRanks::judge_division() {
   }
 }
 
-Awaitable<> JointRanks::vote(std::vector<store::FileEntry> files) {
-  // A rank that is stopped from here on still waits for the verdict: once it has voted, rank 0 may publish.
-  co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
-  if (!commit_.begin_commit()) {
-    CAIRN_PROBE("core.stopped_before_its_vote");
-    throw Error(Errc::cancelled, operation_.title());
+Awaitable<> JointRanks::take_part() {
+  switch (protocol_.act()) {
+    case Act::hand_over:
+      files_.staged().hand_over();
+      co_return;
+    case Act::vote:
+      vote();
+      co_return;
+    case Act::hear_verdict: {
+      Awaitable<> hearing = hear_verdict();
+      co_await std::move(hearing);
+      co_return;
+    }
+    case Act::ask_disk: {
+      std::function<void()> decide = [this] { decide_alone(); };
+      co_await operation_.run_call(std::move(decide));
+      co_return;
+    }
+    case Act::take_back:
+      files_.staged().take_back();
+      co_return;
+    default:
+      fail_by_verdict();
   }
-  CAIRN_ASSERT(!is_primary() && commit_.state() != CommitState::State::running,
-               "a rank hands over what it no longer gives up");
-  files_.staged().hand_over();
-  joint::Verdict verdict;
-  std::exception_ptr silence;
-  try {
-    joint_->vote(files);
-    verdict = co_await joint_->receive_verdict();
-  } catch (...) {
-    silence = std::current_exception();
-  }
-  if (silence) {
-    CAIRN_PROBE("core.rank_0_is_silent");
-    std::function<void()> decide = [&] { verdict = decide_alone(silence); };
-    co_await operation_.run_call(std::move(decide));
-  }
-  apply_verdict(verdict);
 }
 
-joint::Verdict JointRanks::decide_alone(const std::exception_ptr& silence) {
-  CAIRN_ASSERT(!is_primary() && silence != nullptr, "a rank decides alone when it does not hear rank 0");
-  if (files_.staged().decide_alone() == store::LoneVerdict::aborted) {
-    CAIRN_PROBE("core.rank_decides_that_it_was_aborted");
-    joint::Verdict verdict(joint::Verdict::Kind::aborted, words_of(silence));
-    verdict.is_peer_lost = code_of(silence) == Errc::peer_lost;
-    return verdict;
+void JointRanks::vote() {
+  try {
+    joint_->vote(own_);
+  } catch (...) {
+    silence_ = std::current_exception();
+    protocol_.silent();
   }
-  return committed();
+}
+
+Awaitable<> JointRanks::hear_verdict() {
+  try {
+    Awaitable<joint::Verdict> told = joint_->receive_verdict();
+    hear(co_await std::move(told));
+  } catch (...) {
+    silence_ = std::current_exception();
+  }
+  if (silence_) {
+    protocol_.silent();
+  }
+}
+
+void JointRanks::decide_alone() {
+  CAIRN_ASSERT(!is_primary() && silence_ != nullptr, "a rank decides alone when it does not hear rank 0");
+  if (files_.staged().decide_alone() == store::LoneVerdict::committed) {
+    hear(committed());
+    return;
+  }
+  CAIRN_PROBE("core.rank_decides_that_it_was_aborted");
+  joint::Verdict verdict(joint::Ending::aborted, words_of(silence_));
+  verdict.is_peer_lost = code_of(silence_) == Errc::peer_lost;
+  hear(std::move(verdict));
+}
+
+void JointRanks::hear(joint::Verdict verdict) {
+  verdict_ = std::move(verdict);
+  protocol_.heard(verdict_->kind);
+  if (verdict_->kind == joint::Ending::committed) {
+    operation_.meter().end_step(Step::sync_parent);
+    files_.report().set_totals({verdict_->files, verdict_->bytes});
+    files_.report().measure();
+  }
 }
 
 joint::Verdict JointRanks::committed() const {
-  joint::Verdict verdict(joint::Verdict::Kind::committed, "");
+  joint::Verdict verdict(joint::Ending::committed, "");
   const SaveReport::Totals totals = files_.report().totals();
   verdict.files = totals.files;
   verdict.bytes = totals.bytes;
   return verdict;
 }
 
-void JointRanks::apply_verdict(const joint::Verdict& verdict) {
+void JointRanks::fail_by_verdict() const {
   CAIRN_ASSERT(!is_primary(), "the verdict of rank 0 is for the others");
-  switch (verdict.kind) {
-    case joint::Verdict::Kind::committed:
-      static_cast<void>(commit_.end_commit());
-      operation_.meter().end_step(Step::sync_parent);
-      files_.report().set_totals({verdict.files, verdict.bytes});
-      files_.report().measure();
-      return;
-    case joint::Verdict::Kind::unknown:
-      CAIRN_PROBE("core.verdict_is_unknown");
-      throw Error(Errc::commit_unknown, named(verdict.words, operation_.title()));
-    case joint::Verdict::Kind::aborted:
-      break;
+  if (verdict_ && verdict_->kind == joint::Ending::unknown) {
+    throw Error(Errc::commit_unknown, named(verdict_->words, operation_.title()));
   }
-  CAIRN_PROBE("core.verdict_is_aborted");
-  files_.staged().take_back();
-  if (operation_.is_stopped()) {
+  if (!verdict_ || operation_.is_stopped()) {
     throw Error(Errc::cancelled, operation_.title());  // Asked for on this rank: its caller is told so.
   }
-  throw Error(code_of_abortion(verdict), named(verdict.words, operation_.title()));
+  CAIRN_PROBE("core.verdict_is_aborted");
+  throw Error(code_of_abortion(*verdict_), named(verdict_->words, operation_.title()));
 }
 
 bool JointRanks::may_follow(const std::exception_ptr& failure) const {
-  return !is_primary() && commit_.state() == CommitState::State::stopped &&
+  return !is_primary() && protocol_.commit().state() == joint::CommitState::State::stopped &&
          code_of(failure) == std::errc::no_such_file_or_directory;
 }
 
@@ -334,7 +367,6 @@ std::exception_ptr JointRanks::for_others(const std::exception_ptr& failure) con
 }
 
 Awaitable<std::exception_ptr> JointRanks::end(std::exception_ptr failure) {
-  commit_.stop();  // Before others are told: what they hear must stay true.
   const bool is_told_alike = is_of_all(failure);
   joint_->fail(for_others(failure));
   return attribute(std::move(failure), is_told_alike);
@@ -376,7 +408,7 @@ Awaitable<std::exception_ptr> JointRanks::attribute(std::exception_ptr failure, 
 
 void JointRanks::take_peer_failure(const std::exception_ptr& why) noexcept {
   // Otherwise it was handed over, or is being published: the verdict will come.
-  if (commit_.stop() == CommitState::State::stopped) {
+  if (protocol_.commit().stop() == joint::CommitState::State::stopped) {
     if (!is_primary() && !operation_.is_stopped() && coord::is_following(why)) {
       may_be_told_a_consequence_ = true;
     }
@@ -384,8 +416,8 @@ void JointRanks::take_peer_failure(const std::exception_ptr& why) noexcept {
   }
 }
 
-void JointRanks::refuse(CommitState::State state) noexcept {
-  if (state == CommitState::State::stopped || !is_primary()) {
+void JointRanks::refuse(joint::CommitState::State state) noexcept {
+  if (state == joint::CommitState::State::stopped || !is_primary()) {
     joint_->fail(operation_.explain(nullptr));
   }
 }

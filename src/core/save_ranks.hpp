@@ -11,12 +11,12 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/some_ranks.hpp"
 
-#include "core/internal/commit_state.hpp"
 #include "core/operation.hpp"
 #include "core/response.hpp"
 #include "core/save_files.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "joint/internal/joint_save.hpp"
+#include "joint/internal/save_protocol.hpp"
 #include "store/internal/manifest.hpp"
 
 namespace cairn::core {
@@ -36,7 +36,7 @@ class SaveRanks {
   struct Parts {
     Operation& operation;
     SaveFiles& files;
-    CommitState& commit;
+    joint::SaveProtocol& protocol;
   };
 
   /// Null `joint`: this process saves alone.
@@ -76,11 +76,12 @@ class SaveRanks {
   /// Rank 0: the checkpoint is durable.
   virtual void send_committed() noexcept {}
 
-  /// The others take part in the commit, instead of publishing: votes with the files that are durable, and awaits the
-  /// verdict.
+  /// The others: have made these files durable.
+  virtual void prepared(std::vector<store::FileEntry> /*files*/) {}
+  /// The others: does what the protocol says from `hand_over` to `fail`, and tells it how that went.
   ///
   /// Errors: when the checkpoint is not committed.
-  [[nodiscard]] virtual Awaitable<> vote(std::vector<store::FileEntry> /*files*/) { return nothing(); }
+  [[nodiscard]] virtual Awaitable<> take_part() { return nothing(); }
 
   /// Tells the others that this rank could not begin.
   virtual void fail(const std::exception_ptr& /*why*/) noexcept {}
@@ -89,7 +90,7 @@ class SaveRanks {
   /// Returns whether all ranks are told this failure alike.
   [[nodiscard]] virtual bool is_of_all(const std::exception_ptr& /*failure*/) const noexcept { return false; }
   /// The save was stopped on this rank, and its commit is in this state.
-  virtual void refuse(CommitState::State /*state*/) noexcept {}
+  virtual void refuse(joint::CommitState::State /*state*/) noexcept {}
   /// The ranks for which this one waits, as far as it knows.
   [[nodiscard]] virtual SomeRanks missing() const { return {}; }
   virtual void stop_listening() noexcept {}

@@ -14,6 +14,8 @@
 namespace cairn::crash {
 namespace {
 
+using Act = joint::SaveProtocol::Act;
+
 /// The process has been killed while it waited for others.
 class Killed final : public std::exception {};
 
@@ -31,6 +33,10 @@ std::vector<store::FileEntry> votes_of(std::size_t ranks) {
     }
   }
   return files;
+}
+
+RankVerdict verdict_of(const std::exception_ptr& failure) {
+  return code_of(failure) == Errc::commit_unknown ? RankVerdict::unknown : RankVerdict::aborted;
 }
 
 template <class T>
@@ -61,31 +67,73 @@ JointSaver::JointSaver(World world, std::string target, bool overwrite, std::fun
 
 void JointSaver::run() {
   joint_.emplace(world_.coordinator);
-  joint_->on_failure([this](const std::exception_ptr&) { commit_.stop(); });
-  std::exception_ptr failure;
-  RankVerdict verdict = RankVerdict::committed;
+  protocol_.emplace(joint_->is_primary());
+  joint_->on_failure([this](const std::exception_ptr&) { protocol_->commit().stop(); });
   try {
-    save();
+    for (Act act = protocol_->act(); act != Act::end; act = protocol_->act()) {
+      try {
+        perform(act);
+        protocol_->did(act);
+      } catch (const Error&) {
+        failure_ = failure_ ? failure_ : std::current_exception();
+        protocol_->failed();
+      }
+    }
+    tell_user(failure_ ? verdict_of(failure_) : RankVerdict::committed);
   } catch (const Killed&) {
-    verdict = RankVerdict::none;
-  } catch (const Error& error) {
-    failure = std::current_exception();
-    verdict = error.code() == Errc::commit_unknown ? RankVerdict::unknown : RankVerdict::aborted;
-  }
-  if (failure) {
-    commit_.stop();
-    joint_->fail(failure);
-  }
-  tell_user(verdict);
-  if (failure && staged_) {
-    staged_->abandon();
+    tell_user(RankVerdict::none);
   }
   joint_->stop_listening();
   joint_->leave();
   staged_.reset();
 }
 
-void JointSaver::save() {
+void JointSaver::perform(Act act) {
+  switch (act) {
+    case Act::write:
+      write();
+      break;
+    case Act::collect_votes:
+      collect_votes();
+      break;
+    case Act::publish:
+      publish();
+      break;
+    case Act::prepare:
+      require_running();
+      files_ = staged_->prepare(digests_);
+      break;
+    case Act::hand_over:
+      staged_->hand_over();
+      break;
+    case Act::vote:
+    case Act::hear_verdict:
+      return hear_verdict();
+    case Act::ask_disk:
+      ending_ = staged_->decide_alone() == store::LoneVerdict::aborted ? joint::Ending::aborted
+                                                                       : joint::Ending::committed;
+      return protocol_->heard(ending_);
+    case Act::take_back:
+      staged_->take_back();
+      break;
+    case Act::fail:
+      fail();
+    case Act::tell_failure:
+      joint_->fail(failure_);
+      tell_user(verdict_of(failure_));
+      break;
+    case Act::abandon:
+      if (staged_) {
+        staged_->abandon();
+      }
+      break;
+    case Act::close:
+    case Act::end:
+      break;
+  }
+}
+
+void JointSaver::write() {
   const auto agreement =
       async::start(world_.executor, joint_->agree({{"the path", path_of(target_)}}, {}, {}));
   if (is_primary()) {
@@ -94,13 +142,8 @@ void JointSaver::save() {
     await(joint_->receive_created());
     join_directory();
   }
-  const std::vector<io::FileDigest> digests = write_files();
+  write_files();
   wait_for(agreement);
-  if (is_primary()) {
-    publish(digests);
-  } else {
-    take_part(digests);
-  }
 }
 
 void JointSaver::make_directory() {
@@ -109,13 +152,13 @@ void JointSaver::make_directory() {
   options.overwrite = overwrite_;
   options.uuid = joint_->uuid();
   options.random = world_.process.machine().random();
-  options.may_publish = [this] { return commit_.begin_commit(); };
-  options.may_retire = [this] { return commit_.state() == core::CommitState::State::committed; };
+  options.may_publish = [this] { return protocol_->commit().begin_commit(); };
+  options.may_retire = [this] { return protocol_->commit().state() == joint::CommitState::State::committed; };
   options.on_step = [this](store::PublishStep step) {
     if (step != store::PublishStep::sync_parent) {
       return;
     }
-    static_cast<void>(commit_.end_commit());
+    static_cast<void>(protocol_->commit().end_commit());
     world_.process.tell(kCommittedWord, [this] {
       joint_->send_verdict(joint::Verdict(joint::Verdict::Kind::committed, ""));
       return 0;
@@ -143,70 +186,51 @@ void JointSaver::join_directory() {
                                                std::move(options)));
 }
 
-std::vector<io::FileDigest> JointSaver::write_files() {
-  std::vector<io::FileDigest> digests;
+void JointSaver::write_files() {
   for (const auto& [path, text] : part_of(new_content(), joint_->rank(), world_.coordinator.size())) {
     require_running();
     write_file(*staged_, path, text);
-    digests.push_back(digest_of(path, text));
+    digests_.push_back(digest_of(path, text));
   }
-  return digests;
 }
 
-void JointSaver::publish(const std::vector<io::FileDigest>& digests) {
+void JointSaver::collect_votes() {
   bool must_wait = false;
   world_.process.tell(kWaitWord, [&must_wait] {
     must_wait = true;
     return 0;
   });
-  const std::vector<store::FileEntry> others =
-      must_wait ? await(joint_->collect_votes()) : votes_of(world_.coordinator.size());
+  files_ = must_wait ? await(joint_->collect_votes()) : votes_of(world_.coordinator.size());
+}
+
+void JointSaver::publish() {
   store::Manifest manifest = manifest_of_save();
   manifest.world_size = static_cast<std::uint32_t>(world_.coordinator.size());
-  staged_->publish(std::move(manifest), digests, others);
+  staged_->publish(std::move(manifest), digests_, files_);
 }
 
-void JointSaver::take_part(const std::vector<io::FileDigest>& digests) {
-  require_running();
-  const std::vector<store::FileEntry> files = staged_->prepare(digests);
-  if (!commit_.begin_commit()) {
-    throw Error(Errc::cancelled, target_);
-  }
-  staged_->hand_over();
-  bool is_heard = false;
-  joint::Verdict::Kind verdict = joint::Verdict::Kind::unknown;
+void JointSaver::hear_verdict() {
   try {
-    world_.process.tell(kVoteWord, [this, files] {
-      joint_->vote(files);
-      return 0;
-    });
-    verdict = await(joint_->receive_verdict()).kind;
-    is_heard = true;
+    if (protocol_->act() == Act::vote) {
+      world_.process.tell(kVoteWord, [this] {
+        joint_->vote(files_);
+        return 0;
+      });
+      return;
+    }
+    ending_ = await(joint_->receive_verdict()).kind;
   } catch (const Error&) {  // Nobody says it any more.
+    return protocol_->silent();
   }
-  if (!is_heard) {
-    verdict = staged_->decide_alone() == store::LoneVerdict::aborted ? joint::Verdict::Kind::aborted
-                                                                     : joint::Verdict::Kind::committed;
-  }
-  apply_verdict(verdict);
+  protocol_->heard(ending_);
 }
 
-void JointSaver::apply_verdict(joint::Verdict::Kind verdict) {
-  switch (verdict) {
-    case joint::Verdict::Kind::committed:
-      static_cast<void>(commit_.end_commit());
-      return;
-    case joint::Verdict::Kind::unknown:
-      throw Error(Errc::commit_unknown, target_);
-    case joint::Verdict::Kind::aborted:
-      break;
-  }
-  staged_->take_back();
-  throw Error(Errc::peer_failed, target_);
+void JointSaver::fail() const {
+  throw Error(ending_ == joint::Ending::unknown ? Errc::commit_unknown : Errc::peer_failed, target_);
 }
 
 void JointSaver::require_running() const {
-  if (commit_.state() != core::CommitState::State::running) {
+  if (protocol_->commit().state() != joint::CommitState::State::running) {
     throw Error(Errc::cancelled, target_);
   }
 }

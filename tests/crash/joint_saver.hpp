@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,11 +13,11 @@
 #include "cairn/coord/coordinator.hpp"
 
 #include "async/internal/event.hpp"
-#include "core/internal/commit_state.hpp"
 #include "crash/rank_schedule.hpp"
 #include "crash/scenes.hpp"
 #include "crash/simulated_machine.hpp"
 #include "joint/internal/joint_save.hpp"
+#include "joint/internal/save_protocol.hpp"
 #include "store/internal/staged_directory.hpp"
 
 namespace cairn::crash {
@@ -34,10 +35,9 @@ inline constexpr const char* kVoteWord = "vote";
 inline constexpr const char* kWaitWord = "wait for the votes";
 inline constexpr const char* kCommittedWord = "committed";
 
-/// A rank that saves `new_content` with the others: what core::SaveJob does, in the same order, one call after the
-/// other.
+/// A rank that saves `new_content` with the others, one call after the other.
 ///
-/// The session, the commit state and the directories are the library's own.
+/// The order, the session and the directories are the library's own, as core::SaveJob has them.
 /// Threads: one, in the turns of the schedule.
 class JointSaver {
  public:
@@ -59,14 +59,16 @@ class JointSaver {
   void run();
 
  private:
-  void save();
+  void perform(joint::SaveProtocol::Act act);
+  void write();
   void make_directory();
   void join_directory();
   /// Of this rank's part of `new_content`.
-  [[nodiscard]] std::vector<io::FileDigest> write_files();
-  void publish(const std::vector<io::FileDigest>& digests);
-  void take_part(const std::vector<io::FileDigest>& digests);
-  void apply_verdict(joint::Verdict::Kind verdict);
+  void write_files();
+  void collect_votes();
+  void publish();
+  void hear_verdict();
+  [[noreturn]] void fail() const;
   void require_running() const;
   void tell_user(RankVerdict verdict);
 
@@ -84,8 +86,12 @@ class JointSaver {
   const std::function<void(RankVerdict)> told_;
   SimulatedEngine engine_;
   std::optional<joint::JointSave> joint_;
-  core::CommitState commit_;
+  std::optional<joint::SaveProtocol> protocol_;
   std::optional<store::StagedDirectory> staged_;
+  std::vector<io::FileDigest> digests_;
+  std::vector<store::FileEntry> files_;  // At rank 0 those of the others, else those of this rank.
+  joint::Ending ending_ = joint::Ending::committed;
+  std::exception_ptr failure_;
   bool is_told_ = false;
 };
 

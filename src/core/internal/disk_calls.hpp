@@ -9,7 +9,7 @@
 
 #include "cairn/async/awaitable.hpp"
 
-#include "core/internal/commit_state.hpp"
+#include "joint/internal/commit_state.hpp"
 
 namespace cairn {
 class Clock;
@@ -27,6 +27,7 @@ class Store;
 namespace cairn::core {
 
 class Services;
+using joint::CommitState;
 
 /// Calls that ask the disk and are not operations: what looks for checkpoints, cleans and removes. They use a
 /// context, which may be gone before they have ended.

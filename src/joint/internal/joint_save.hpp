@@ -19,6 +19,7 @@
 
 #include "joint/internal/failure_listener.hpp"
 #include "joint/internal/rank_values.hpp"
+#include "joint/internal/save_protocol.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -26,7 +27,7 @@ namespace cairn::joint {
 
 /// The end of a save of several ranks, as rank 0 tells it to the others.
 struct Verdict {
-  enum class Kind : std::uint8_t { committed, aborted, unknown };
+  using Kind = Ending;
 
   Verdict() = default;
   Verdict(Kind what, std::string why) : kind(what), words(std::move(why)) {}

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace cairn::core {
+namespace cairn::joint {
 
 /// Says how far the commit of a save has come, in one atomic word, so that the thread that publishes and the
 /// one that gives up never decide differently.
@@ -49,4 +49,4 @@ class CommitState {
   std::atomic<State> state_{State::running};
 };
 
-}  // namespace cairn::core
+}  // namespace cairn::joint

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/internal/commit_state.hpp"
+#include "joint/internal/commit_state.hpp"
 
 #include <atomic>
 #include <thread>
 
 #include <gtest/gtest.h>
 
-namespace cairn::core {
+namespace cairn::joint {
 namespace {
 
 using State = CommitState::State;
@@ -58,4 +58,4 @@ TEST(CommitState, IsDecidedOnce) {
 }
 
 }  // namespace
-}  // namespace cairn::core
+}  // namespace cairn::joint
