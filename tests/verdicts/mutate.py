@@ -3,6 +3,7 @@
 
     mutate.py --files LIST               prints the sources that have mutants
     mutate.py LIST ROOT OUT              writes OUT/<source> for each of them, and OUT/mutants.inc
+    mutate.py --stale ROOT LIST...       names those that are stale, and then exits with 1
     mutate.py --self-test
 
 LIST has for each mutant: `@ <name> <source>`, lines that say what is wrong with it (two spaces before them), the lines of the source
@@ -42,9 +43,25 @@ def apply(text, mutant, number):
     return place.sub(lambda _: after, text)
 
 
-def write(list_path, root, out):
+def read(list_path, root):
+    """Returns the mutants of a list, and the texts of their sources."""
     mutants = parse(pathlib.Path(list_path).read_text(encoding="utf-8"))
-    texts = {mutant["source"]: (root / mutant["source"]).read_text(encoding="utf-8") for mutant in mutants}
+    return mutants, {mutant["source"]: (root / mutant["source"]).read_text(encoding="utf-8") for mutant in mutants}
+
+
+def stale(list_path, root):
+    mutants, texts = read(list_path, root)
+    names = []
+    for mutant in mutants:  # Each on top of those before it, as `write` does.
+        mutated = apply(texts[mutant["source"]], mutant, 0)
+        if mutated is None:
+            names.append(f"{list_path}: {mutant['name']}: not once in {mutant['source']}")
+        texts[mutant["source"]] = mutated or texts[mutant["source"]]
+    return names
+
+
+def write(list_path, root, out):
+    mutants, texts = read(list_path, root)
     rows = []
     for number, mutant in enumerate(mutants, 1):
         mutated = apply(texts[mutant["source"]], mutant, number)
@@ -81,6 +98,10 @@ def main(arguments):
     elif len(arguments) == 2 and arguments[0] == "--files":
         mutants = parse(pathlib.Path(arguments[1]).read_text(encoding="utf-8"))
         print(";".join(sorted({mutant["source"] for mutant in mutants})), end="")
+    elif len(arguments) > 2 and arguments[0] == "--stale":
+        names = [name for path in arguments[2:] for name in stale(path, pathlib.Path(arguments[1]))]
+        print(*names, f"{len(names)} stale mutants", sep="\n")
+        sys.exit(1 if names else 0)
     elif len(arguments) == 3:
         write(arguments[0], pathlib.Path(arguments[1]), pathlib.Path(arguments[2]))
     else:
