@@ -41,7 +41,7 @@ Operation::Operation(std::shared_ptr<Services> services, std::string title, obse
       background_lane_(async::make_lane(strand_, caller_memory_.background_gate())),
       main_(std::make_shared<async::TaskGroup>(strand_)),
       helpers_(std::make_shared<async::TaskGroup>(data_strand_)),
-      stop_reason_(title_),
+      lifecycle_(title_),
       deadlines_(services_->threads.timers, services_->threads.coroutines),
       plane_(make_plane()) {}
 
@@ -144,7 +144,7 @@ Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> w
 }
 
 void Operation::stop(Errc reason, std::string_view why) noexcept {
-  if (completion_.is_ending() || !stop_reason_.set(reason, why)) {
+  if (!lifecycle_.stop(reason, why)) {
     return;
   }
   CAIRN_PROBE("core.stopped");
@@ -169,12 +169,11 @@ void Operation::stop_because(const std::exception_ptr& elsewhere) noexcept {
 }
 
 void Operation::give_up() noexcept {
-  if (completion_.is_ending()) {
+  if (!lifecycle_.give_up()) {
     return;
   }
-  completion_.give_up();  // First: who sees the answer must see, too, that it is not the end.
   CAIRN_PROBE("core.given_up");
-  finish(verdict_without_end(stop_reason_.error()));
+  finish(verdict_without_end(lifecycle_.reason()));
 }
 
 std::exception_ptr Operation::verdict_without_end(const Error& reason) {
@@ -184,7 +183,7 @@ std::exception_ptr Operation::verdict_without_end(const Error& reason) {
 void Operation::mark_prepared() {
   caller_memory_.end_blocking_phase();  // First: after `prepared` the caller may change the values.
   prepared().set();
-  CAIRN_ASSERT(!answered().has_happened() || completion_.is_ending(),
+  CAIRN_ASSERT(!answered().has_happened() || lifecycle_.is_ending(),
                "an operation that was answered is ending");
   async::release_driver(strand_);  // Last: a caller that comes back from `drive` must find it prepared.
 }
@@ -202,9 +201,6 @@ Awaitable<> Operation::run_phase(Executor lane, std::vector<Awaitable<>> tasks) 
 }
 
 void Operation::finish(const std::exception_ptr& failure) noexcept {
-  if (!completion_.claim_end()) {
-    return;  // It was given up, and answered so. Or it has ended, and a deadline came late.
-  }
   // All of this before the answer: a program that has heard it may start the next save, which must find a place, and
   // may read the metrics, which must count this one.
   CAIRN_ASSERT(!decided().has_happened() && !answered().has_happened(), "an operation ends once");
@@ -230,14 +226,16 @@ void Operation::tell(const std::exception_ptr& failure) const noexcept {
                "an answer is told once, and after it was decided");
   const async::ThreadScope telling(
       this);  // Who hears it may end the program, which waits for what is not told.
-  completion_.answer(failure);
+  lifecycle_.answer(failure);
   async::release_driver(strand_);  // The caller still drives it when the blocking phase failed.
 }
 
 void Operation::end(const std::exception_ptr& failure) noexcept {
-  finish(stop_reason_.explain(failure));  // Does nothing when it was given up: its answer was told before.
+  if (lifecycle_.end()) {  // Else it was given up, and is answered so.
+    finish(lifecycle_.explain(failure));
+  }
   clear_up();  // Before `done`: who waits for that may count on nothing being left.
-  CAIRN_ASSERT(completion_.is_ending(), "an operation that is cleared up is ending");
+  CAIRN_ASSERT(lifecycle_.is_ending(), "an operation that is cleared up is ending");
   CAIRN_ASSERT(!done().has_happened(), "an operation is done once");
   deadlines_.forget();
   done().set();

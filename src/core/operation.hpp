@@ -18,12 +18,11 @@
 #include "async/internal/event.hpp"
 #include "async/internal/task_group.hpp"
 #include "core/caller_memory.hpp"
-#include "core/completion.hpp"
 #include "core/deadlines.hpp"
 #include "core/failures.hpp"
+#include "core/lifecycle.hpp"
 #include "core/operation_stats.hpp"
 #include "core/services.hpp"
-#include "core/stop_reason.hpp"
 #include "staging/internal/data_plane.hpp"
 
 namespace cairn::core {
@@ -36,9 +35,8 @@ enum class BlockingPhase : std::uint8_t {
 
 /// A save or a load in flight: its strand, and the order in which things happen to it.
 ///
-/// Each of its parts decides one thing: CallerMemory, how long it has the caller's memory; StopReason, why it was
-/// asked to stop; Completion, what is known of its end; Deadlines, what happens at a certain time; OperationStats,
-/// what it has done.
+/// Each of its parts decides one thing: CallerMemory, how long it has the caller's memory; Lifecycle, how far it has
+/// come, and why it was asked to stop; Deadlines, what happens at a certain time; OperationStats, what it has done.
 ///
 /// It is prepared, answered and done in this order; of one that fails, the caller's memory may be released before its
 /// answer. Where memory is used without a copy, and where the blocking phase is the caller's, `answered` waits for
@@ -75,12 +73,12 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// The same because another rank, or the session with the others, has failed; `elsewhere` is that failure.
   void stop_because(const std::exception_ptr& elsewhere) noexcept;
 
-  [[nodiscard]] const async::Event& prepared() const noexcept { return completion_.prepared(); }
-  [[nodiscard]] const async::Event& decided() const noexcept { return completion_.decided(); }
-  [[nodiscard]] const async::Event& answered() const noexcept { return completion_.answered(); }
-  [[nodiscard]] const async::Event& told() const noexcept { return completion_.told(); }
-  [[nodiscard]] const async::Event& done() const noexcept { return completion_.done(); }
-  [[nodiscard]] bool is_done() const { return completion_.is_done(); }
+  [[nodiscard]] const async::Event& prepared() const noexcept { return lifecycle_.prepared(); }
+  [[nodiscard]] const async::Event& decided() const noexcept { return lifecycle_.decided(); }
+  [[nodiscard]] const async::Event& answered() const noexcept { return lifecycle_.answered(); }
+  [[nodiscard]] const async::Event& told() const noexcept { return lifecycle_.told(); }
+  [[nodiscard]] const async::Event& done() const noexcept { return lifecycle_.done(); }
+  [[nodiscard]] bool is_done() const { return lifecycle_.is_done(); }
   /// Happens when nothing of it touches the caller's memory any more.
   [[nodiscard]] const async::Event& released() const noexcept;
 
@@ -114,15 +112,15 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Runs system calls that may block, on threads that nobody else waits for.
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
 
-  [[nodiscard]] bool is_stopped() const { return stop_reason_.is_set(); }
-  /// Returns what waiters are told of a failure, see StopReason::explain; for null: why it was stopped.
+  [[nodiscard]] bool is_stopped() const { return lifecycle_.is_stopped(); }
+  /// Returns what waiters are told of a failure, see Lifecycle::explain; for null: why it was stopped.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
-    return failure ? stop_reason_.explain(failure) : std::make_exception_ptr(stop_reason_.error());
+    return failure ? lifecycle_.explain(failure) : std::make_exception_ptr(lifecycle_.reason());
   }
 
  protected:
   /// Returns whether it was answered without its end.
-  [[nodiscard]] bool is_given_up() const noexcept { return completion_.is_given_up(); }
+  [[nodiscard]] bool is_given_up() const noexcept { return lifecycle_.is_given_up(); }
 
   /// Where code of handlers runs; given up as a whole when the memory of its phase is given back.
   [[nodiscard]] const Executor& blocking_lane() const noexcept { return blocking_lane_; }
@@ -166,7 +164,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   static Awaitable<> run_to_end(std::shared_ptr<Operation> self, Awaitable<> work);
 
   void give_up() noexcept;
-  /// Decides how it ended; the first call counts.
+  /// Answers it, once.
   void finish(const std::exception_ptr& failure) noexcept;
   void tell(const std::exception_ptr& failure) const noexcept;
   void end(const std::exception_ptr& failure) noexcept;
@@ -184,8 +182,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::atomic<bool> is_callers_thread_busy_{false};
   const std::shared_ptr<async::TaskGroup> main_;
   const std::shared_ptr<async::TaskGroup> helpers_;
-  StopReason stop_reason_;
-  Completion completion_;
+  Lifecycle lifecycle_;
   Deadlines deadlines_;
   staging::DataPlane plane_;
 };

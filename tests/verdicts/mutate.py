@@ -46,7 +46,8 @@ def apply(text, mutant, number):
 def read(list_path, root):
     """Returns the mutants of a list, and the texts of their sources."""
     mutants = parse(pathlib.Path(list_path).read_text(encoding="utf-8"))
-    return mutants, {mutant["source"]: (root / mutant["source"]).read_text(encoding="utf-8") for mutant in mutants}
+    sources = {mutant["source"]: root / mutant["source"] for mutant in mutants}
+    return mutants, {name: path.read_text(encoding="utf-8") if path.exists() else "" for name, path in sources.items()}
 
 
 def stale(list_path, root):
