@@ -147,13 +147,19 @@ LoneVerdict confirm_visible(const State& state) {
     CAIRN_PROBE("store.neither_directory_nor_checkpoint");
     throw_unknown(state, "neither its temporary directory nor the checkpoint was found");
   }
-  for (const io::Directory* directory : {&state.staged, &state.parent}) {
-    if (const int result = directory->syscalls().sync(directory->fd()); result < 0) {
+  const auto require = [&state](int result, const std::filesystem::path& path) {
+    if (result < 0) {
       CAIRN_PROBE("store.visible_but_not_synced_by_a_rank");
-      throw_unknown(state, fmt::format("the checkpoint is visible, but fsync {} failed ({})",
-                                       directory->path().string(), std::system_category().message(-result)));
+      throw_unknown(state, fmt::format("the checkpoint is visible, but fsync {} failed ({})", path.string(),
+                                       std::system_category().message(-result)));
     }
+  };
+  for (const io::Directory* directory : {&state.staged, &state.parent}) {
+    require(directory->syscalls().sync(directory->fd()), directory->path());
   }
+  // That was true only if the file system works: see require_working_file_system in publish.cpp.
+  const io::FileHandle commit = state.staged.open_file(kCommitName);
+  require(commit.syscalls().sync(commit.fd()), state.staged.path() / kCommitName);
   return LoneVerdict::committed;
 }
 

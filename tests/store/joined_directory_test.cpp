@@ -37,6 +37,7 @@ class WatchedSyscalls final : public testing::ForwardingSyscalls {
   int rename_error = 0;
   int unlink_error = 0;
   int sync_error = 0;
+  int file_sync_error = 0;  // As on an XFS that has shut down: directories are synced without an error.
   int syncs = 0;
   std::function<void(const testing::PassingCall&)> before = [](const testing::PassingCall&) {};
 
@@ -56,6 +57,12 @@ class WatchedSyscalls final : public testing::ForwardingSyscalls {
     before(call);
     syncs += call.kind == testing::CallKind::sync;
     return call.kind == testing::CallKind::sync && sync_error != 0 ? -sync_error : call.make();
+  }
+
+  int sync(int fd) noexcept override {
+    io::FileStatus what;
+    const bool is_file = status(fd, what) == 0 && what.kind == io::FileKind::regular;
+    return is_file && file_sync_error != 0 ? -file_sync_error : ForwardingSyscalls::sync(fd);
   }
 };
 
@@ -326,9 +333,18 @@ TEST_F(JoinedDirectory, IsFoundCommittedAndItsParentIsSynced) {
 
   EXPECT_EQ(joined.decide_alone(), LoneVerdict::committed);
 
-  EXPECT_EQ(watched_.syncs, 2);
+  EXPECT_EQ(watched_.syncs, 3);
   joined.abandon();
   EXPECT_EQ(load_sample(target_), "ours");
+}
+
+TEST_F(JoinedDirectory, IsUnknownWhereTheFileSystemHasShutDown) {
+  StagedDirectory joined = join();
+  publish(prepare(joined));
+  watched_.file_sync_error = EIO;
+
+  EXPECT_THAT([&] { static_cast<void>(joined.decide_alone()); },
+              Fails(Errc::commit_unknown, HasSubstr("COMMIT failed")));
 }
 
 TEST_F(JoinedDirectory, IsUnknownWhereItsParentCannotBeSynced) {
