@@ -23,7 +23,7 @@ void Checkpointer::State::rewind(std::uint64_t step) {
     const auto set_aside = [&] { rewind_here(step); };
     training::rewind_together(
         coordinator(), step, [&] { return find_use_above(step); }, set_aside);
-    ranks->go_back(step);
+    ranks->go_back();
   } else {
     rewind_here(step);
   }

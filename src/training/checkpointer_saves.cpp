@@ -41,31 +41,26 @@ bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
   }
 }
 
-/// From here on all ranks have decided to save, and the others wait for one that fails. However the save
-/// ends, all go by the same word on what to save next.
+/// From here on all ranks have decided to save, and the others wait for one that fails.
 StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
                                        const StepOptions& how) {
   const TimePoint called = clock.steady_now();
   const bool was_preempted = options.preemption != nullptr && options.preemption->is_preempted();
   bool is_due = !options.save.asks_time();  // Else a failure to decide is one of all ranks.
-  std::optional<std::uint64_t> number;
   has_joined = false;
   look_at_metrics(step, how.metrics);
   try {
     is_due = decide(step, how.force);
-    if (ranks && is_due) {
-      number = ranks->open_save(step);
-    }
     has_answered_signal = has_answered_signal || was_preempted;
     throw_earlier_failure(is_due);
-    return is_due ? start(step, saving_of(items), how, number.value_or(0), called) : StepResponse();
+    return is_due ? start(step, saving_of(items), how, called) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
       tell_others(failure);
     }
-    if (number) {
-      ranks->end_save(*number, step, std::nullopt);
+    if (ranks && is_due) {
+      ranks->end_save(step, std::nullopt);
     }
     std::rethrow_exception(failure);
   }
@@ -114,17 +109,6 @@ void Checkpointer::State::call_off(const std::exception_ptr& why) const noexcept
     joint::JointSave(coordinator()).call_off(error);
   } catch (...) {  // The coordinator was closed, which tells them, too.
   }
-}
-
-/// Rank 0's word on the steps ahead goes with the save.
-void Checkpointer::State::begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save) {
-  StepDirectory::Steps steps;  // Holds what the moment shows.
-  save.word = ranks->begin_save(number, look(step, steps));
-  save.on_word = [self = weak_from_this(), number](std::string_view word) {
-    if (const std::shared_ptr<State> state = self.lock()) {
-      state->ranks->hear(number, word);
-    }
-  };
 }
 
 SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& steps) {
@@ -303,7 +287,7 @@ void Checkpointer::State::make_way_in_time(std::uint64_t step, const StepOptions
 }
 
 StepResponse Checkpointer::State::start(std::uint64_t step, const Begin& begin, const StepOptions& how,
-                                        std::uint64_t number, TimePoint called) {
+                                        TimePoint called) {
   require_open();
   if (ranks && how.skip_if_busy) {
     throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy is not supported with several ranks");
@@ -322,17 +306,13 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Begin& begin, 
   auto user = std::make_unique<StepUser>(remover.uses(), step);
   saves.start();  // What can fail, does so before the others are waited for.
   removals.start();
-  if (ranks) {
-    begin_on_ranks(number, step, save);
-  }
   save.deadline = time_left(step, save.deadline, called);
   const TimePoint began = clock.steady_now();
   has_joined = true;
   Begun begun = begin(path, save);
-  StepSave::OnEnd on_end = [self = weak_from_this(), number](StepSave& ended,
-                                                             const std::exception_ptr& failure) {
+  StepSave::OnEnd on_end = [self = weak_from_this()](StepSave& ended, const std::exception_ptr& failure) {
     if (const std::shared_ptr<State> state = self.lock()) {
-      state->end(ended, number, failure);
+      state->end(ended, failure);
     }
   };
   std::vector<std::string> problems;
@@ -358,7 +338,7 @@ void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::ste
 }
 
 /// On the thread that was the first to hear of the end.
-void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::exception_ptr& failure) {
+void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure) {
   if (!failure) {
     directory.add(save.step());
     if (is_primary()) {
@@ -381,8 +361,8 @@ void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::e
     saving = nullptr;
     announce();
   }
-  if (ranks) {  // Without the lock: it may speak to them.
-    ranks->end_save(number, save.step(), failure ? std::nullopt : std::optional(duration));
+  if (ranks) {
+    ranks->end_save(save.step(), failure ? std::nullopt : std::optional(duration));
   }
 }
 

@@ -22,7 +22,7 @@
 #include "base/internal/mutex.hpp"
 #include "training/internal/save_costs.hpp"
 #include "training/internal/worker.hpp"
-#include "training/rank_decisions.hpp"
+#include "training/rank_schedule.hpp"
 #include "training/remover.hpp"
 #include "training/run_history.hpp"
 #include "training/step_save.hpp"
@@ -43,8 +43,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         history(directory.root(), options.save.needs_history() && is_primary(), where) {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
-      ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
-                                                        clock, options.preemption_margin, given_root);
+      ranks = std::make_unique<training::RankSchedule>(options.save, options.preemption, coordinator(), clock,
+                                                       options.preemption_margin, given_root);
     }
   }
 
@@ -58,7 +58,6 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] bool decide(std::uint64_t step, bool is_forced = false);
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
   void look_at_metrics(std::uint64_t step, const Metrics& metrics);
-  void begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save);
   void tell_others(const std::exception_ptr& why) const noexcept;
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
   void find_last_save();
@@ -75,8 +74,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
     std::shared_ptr<core::Services> services;
   };
   using Begin = std::function<Begun(const std::filesystem::path& path, const SaveOptions& save)>;
-  StepResponse start(std::uint64_t step, const Begin& begin, const StepOptions& how, std::uint64_t number,
-                     TimePoint called);
+  StepResponse start(std::uint64_t step, const Begin& begin, const StepOptions& how, TimePoint called);
   [[nodiscard]] Begin saving_of(const Checkpointables& items);
   [[nodiscard]] Timeout time_left(std::uint64_t step, Timeout deadline, TimePoint called) const;
   void wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called);
@@ -84,7 +82,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
   void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);
-  void end(training::StepSave& save, std::uint64_t number, const std::exception_ptr& failure);
+  void end(training::StepSave& save, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
   void wait_idle() const;
@@ -176,7 +174,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::set<std::string, std::less<>> odd_metrics CAIRN_GUARDED_BY(mutex);
   std::vector<std::string> untold CAIRN_GUARDED_BY(mutex);
 
-  std::unique_ptr<training::RankDecisions> ranks;  // Null: this process is alone.
+  std::unique_ptr<training::RankSchedule> ranks;  // Null: this process is alone.
 
   // A thread each: a removal that takes long keeps no save from having ended.
   training::Worker removals;

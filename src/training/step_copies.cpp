@@ -21,7 +21,7 @@ bool StepCopies::decide(std::uint64_t step, const StepOptions& how) {
 }
 
 StepResponse StepCopies::save(std::uint64_t step, const Checkpointables& items, const StepOptions& how) {
-  return state_.start(step, state_.saving_of(items), how, 0, state_.clock.steady_now());
+  return state_.start(step, state_.saving_of(items), how, state_.clock.steady_now());
 }
 
 void StepCopies::set_found(bool has_found) {
@@ -51,7 +51,7 @@ StepResponse StepCopies::copy(std::uint64_t step, const std::filesystem::path& o
     AsyncResponse response = core::start_copy(original, path, save, context, core::Waiting::for_staged);
     return Checkpointer::State::Begun{std::move(response), core::DiskCalls(context).services()};
   };
-  return state_.start(step, begin, StepOptions(), 0, state_.clock.steady_now());
+  return state_.start(step, begin, StepOptions(), state_.clock.steady_now());
 }
 
 }  // namespace cairn::training

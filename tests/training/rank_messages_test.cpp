@@ -17,6 +17,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/testing/local_ranks.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "training/ranks.hpp"
 
@@ -84,6 +85,7 @@ class MessagesOfATraining : public RanksOfATraining {
         Context context(options);
         CheckpointerOptions how;
         how.save = policy;
+        how.preemption = guard_;
         Checkpointer run(root(), how, context);
         for (std::uint64_t step = 0; step < steps; ++step) {
           save(run, context, step);
@@ -103,6 +105,8 @@ class MessagesOfATraining : public RanksOfATraining {
     }
     return sent;
   }
+
+  const PreemptionGuard* guard_ = nullptr;  // Of all ranks.
 
   Save by_checkpointer() {
     return [this](Checkpointer& run, const Context&, std::uint64_t step) {
@@ -124,8 +128,10 @@ class MessagesOfATraining : public RanksOfATraining {
   }
 };
 
-TEST_F(MessagesOfATraining, AreThoseOfTheSavesWhereAPolicyGoesByTheStep) {
-  const SavePolicy policy = save_when::every_steps(kApart);
+TEST_F(MessagesOfATraining, AreThoseOfTheSavesWhereAPolicyGoesByTheStepAlsoWhileASignalMayCome) {
+  const PreemptionGuard guard;
+  guard_ = &guard;
+  const SavePolicy policy = save_when::any_of({save_when::every_steps(kApart), save_when::preempted()});
 
   const int sent = packets_of(5 * kApart, policy, by_checkpointer());
 
@@ -133,15 +139,15 @@ TEST_F(MessagesOfATraining, AreThoseOfTheSavesWhereAPolicyGoesByTheStep) {
   EXPECT_EQ(sent, packets_of(5 * kApart, policy, by_call()));
 }
 
-TEST_F(MessagesOfATraining, AreThoseOfTheSavesWhereAPolicyGoesByTheTimeOnceRank0KnowsHowLongAStepTakes) {
+TEST_F(MessagesOfATraining, AreOneForARankAndStepBesideThoseOfTheSavesWhereAPolicyGoesByTheTime) {
   const SavePolicy policy = save_when::continuously(seconds(kApart));
-  const int begun =
-      packets_of(2 * kApart, policy, by_checkpointer());  // With what rank 0 says at the beginning.
+  const int begun = packets_of(2 * kApart, policy, by_checkpointer());  // All ranks meet at the first step.
 
   const int sent = packets_of(7 * kApart, policy, by_checkpointer()) - begun;
 
   EXPECT_GT(sent, 0);
-  EXPECT_EQ(sent, packets_of(7 * kApart, policy, by_call()) - packets_of(2 * kApart, policy, by_call()));
+  EXPECT_EQ(sent, packets_of(7 * kApart, policy, by_call()) - packets_of(2 * kApart, policy, by_call()) +
+                      5 * static_cast<int>(kApart * (kRanks - 1)));
 }
 
 }  // namespace

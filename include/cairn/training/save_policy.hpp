@@ -104,9 +104,9 @@ struct SaveMoment {
 ///
 /// Example: options.save = save_when::any_of({save_when::every_steps(1000), save_when::preempted()});
 ///          options.save = [](const SaveMoment& moment) { return moment.step % 7 == 3; };
-/// Rank 0 evaluates time-based policies for all ranks. It asks up to 10,000 steps ahead, with predicted
-/// moments; custom functions count as time-based. A policy may throw for a step ahead: it is asked again when
-/// that step has come.
+/// Of several ranks rank 0 evaluates time-based policies for all. It asks CheckpointerOptions::preemption_margin steps
+/// ahead, with predicted moments; custom functions count as time-based. What a policy throws for a step ahead is thrown
+/// when that step has come.
 /// Threads: asked on the thread that calls Checkpointer::save.
 class SavePolicy {
  public:

@@ -76,9 +76,9 @@ struct CheckpointerOptions {
   LinkOptions links;
   /// Tells whether the process is about to end; the caller's, must outlive the Checkpointer. Null: not asked.
   const PreemptionGuard* preemption = nullptr;
-  /// With several ranks: how far ahead of its own the step is that rank 0 proposes to save at, when the end of the
-  /// job was announced to any of them. Where a rank has passed it by then, a later one is proposed. Ranks wait there
-  /// until all are known to come: the more steps, the less they wait. At least 1.
+  /// With several ranks: so many steps ahead of its own rank 0 decides for all, with a policy of times, or when the end
+  /// of the job was announced to any of them. A rank that is further ahead of rank 0 waits. The more steps, the less
+  /// they wait, and the earlier a policy is asked about a step. From 1 to 10,000; others count as the nearest.
   std::uint64_t preemption_margin = 2;
   /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal, or
   /// the making of links, may take.
