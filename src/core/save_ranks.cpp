@@ -174,9 +174,8 @@ Awaitable<> JointRanks::agree(std::shared_ptr<JointRanks> self) {
   std::exception_ptr failure;
   try {
     const SaveOptions& options = self->files_.options();
-    joint::JointSave::Word word{options.word, options.on_word};
     const OptionWords words = options.handler_options.same_on_all_ranks();
-    Awaitable<> agreeing = self->joint_->agree(self->values(), words, std::move(word));
+    Awaitable<> agreeing = self->joint_->agree(self->values(), words);
     co_await std::move(agreeing);
   } catch (...) {
     failure = std::current_exception();

@@ -32,9 +32,9 @@ store::Uuid uuid_of(const Hash128& job, std::uint64_t number) {
 
 constexpr std::string_view kOptions = "the options";  // Their value for all ranks: their hash.
 
-// What rank 0 answers to the values of all, in front of its word.
-constexpr char kAgreed = '=';
-constexpr char kSayOptions = '?';
+// What rank 0 answers to the values of all.
+constexpr std::string_view kAgreed = "=";
+constexpr std::string_view kSayOptions = "?";
 
 /// A short text that is the same on two ranks only where their options are.
 std::string hash_of(const RankValues& options) {
@@ -57,12 +57,12 @@ Awaitable<std::string> gather_options(std::shared_ptr<const coord::Session> work
 }
 
 Awaitable<> require_agreement(std::shared_ptr<const coord::Session> work, coord::Channel channel,
-                              Awaitable<std::string> merged, std::string options, JointSave::Word word) {
+                              Awaitable<std::string> merged, std::string options) {
   const std::string answer = co_await std::move(merged);
   std::optional<Disagreement> difference = difference_in(answer);
   if (difference && difference->what == kOptions) {
     CAIRN_PROBE("joint.options_differ");
-    static_cast<void>(channel.broadcast(std::string(1, kSayOptions)));
+    static_cast<void>(channel.broadcast(std::string(kSayOptions)));
     Awaitable<std::string> saying = gather_options(work, std::move(options));
     const std::string words = co_await std::move(saying);
     if (std::optional<Disagreement> in_words = difference_in(words)) {
@@ -74,24 +74,17 @@ Awaitable<> require_agreement(std::shared_ptr<const coord::Session> work, coord:
     channel.refuse_together(
         Error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", difference->text)));
   }
-  if (word.heard) {
-    word.heard(word.of_primary);  // First: what it throws keeps the others from hearing it.
-  }
-  static_cast<void>(channel.broadcast(kAgreed + word.of_primary));
+  static_cast<void>(channel.broadcast(std::string(kAgreed)));
 }
 
 Awaitable<> receive_agreement(std::shared_ptr<const coord::Session> work, coord::Channel channel,
-                              Awaitable<std::string> answer, std::string options, JointSave::Word word) {
-  word.of_primary = co_await std::move(answer);
-  if (word.of_primary.starts_with(kSayOptions)) {
+                              Awaitable<std::string> answer, std::string options) {
+  const std::string said = co_await std::move(answer);
+  if (said == kSayOptions) {
     Awaitable<std::string> refused = channel.broadcast("");  // Which never comes: rank 0 fails the save.
     Awaitable<std::string> saying = gather_options(std::move(work), std::move(options));
     static_cast<void>(co_await std::move(saying));
     static_cast<void>(co_await std::move(refused));
-  }
-  word.of_primary.erase(0, 1);
-  if (word.heard) {
-    word.heard(word.of_primary);
   }
 }
 
@@ -208,7 +201,7 @@ void JointSave::on_failure(FailureListener::Work work) {
   listener_.listen(*work_, std::move(work));
 }
 
-Awaitable<> JointSave::agree(RankValues rank_values, const RankValues& options, Word word) {
+Awaitable<> JointSave::agree(RankValues rank_values, const RankValues& options) {
   coord::Channel channel = work_->channel("claims");
   CAIRN_ASSERT(!has_voted_, "ranks agree before any of them votes");
   rank_values.emplace_back(kOptions, hash_of(options));
@@ -216,10 +209,10 @@ Awaitable<> JointSave::agree(RankValues rank_values, const RankValues& options, 
       channel.reduce(encode_rank_values(rank_, "save", rank_values), merge_rank_values);
   std::string words = encode_rank_values(rank_, "save", options);
   if (is_primary()) {
-    return require_agreement(work_, channel, std::move(merged), std::move(words), std::move(word));
+    return require_agreement(work_, channel, std::move(merged), std::move(words));
   }
   Awaitable<std::string> answer = channel.broadcast("");
-  return receive_agreement(work_, channel, std::move(answer), std::move(words), std::move(word));
+  return receive_agreement(work_, channel, std::move(answer), std::move(words));
 }
 
 void JointSave::send_created() {

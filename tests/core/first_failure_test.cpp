@@ -133,21 +133,5 @@ TEST_F(JointSaving, LeavesToARankWhatItMissesByItself) {
   }
 }
 
-TEST_F(JointSaving, LeavesToRankZeroWhatItsWordThrows) {
-  JointJob job;
-  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
-    SaveOptions options;
-    if (rank == 0) {
-      options.on_word = [](std::string_view) { throw_errno(ENOSPC, "write", "notes"); };
-    }
-    return job.save(rank, target(), make_blob(10), options);
-  });
-
-  EXPECT_THAT([&] { ends[0].rethrow(); }, FailsWithErrno(ENOSPC, HasSubstr("notes")));
-  for (const std::size_t rank : {1, 2}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0: write notes")));
-  }
-}
-
 }  // namespace
 }  // namespace cairn

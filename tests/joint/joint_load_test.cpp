@@ -132,8 +132,7 @@ Awaitable<> save_here(coord::Coordinator* coordinator, std::shared_ptr<std::exce
     const std::unique_ptr<JointSave> save = JointSave::join(*coordinator);
     RankValues rank_values = {{"the path", "a"}};
     const RankValues none;
-    JointSave::Word word;
-    Awaitable<> agreeing = save->agree(std::move(rank_values), none, std::move(word));
+    Awaitable<> agreeing = save->agree(std::move(rank_values), none);
     co_await std::move(agreeing);
   } catch (...) {
     *failure = std::current_exception();

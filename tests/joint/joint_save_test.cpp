@@ -69,8 +69,7 @@ TEST(JointSave, HasOneUuidOnAllRanksAndAnotherInTheNextSave) {
 }
 
 Awaitable<std::string> agree_on(Save save, RankValues rank_values, RankValues options) {
-  JointSave::Word word;
-  Awaitable<> agreeing = save->agree(std::move(rank_values), options, std::move(word));
+  Awaitable<> agreeing = save->agree(std::move(rank_values), options);
   co_await std::move(agreeing);
   co_return "agreed";
 }
@@ -111,19 +110,6 @@ TEST(JointSaveAgreement, NamesAnOptionInWordsThoughOnlyHashesAreSaidAtFirst) {
                       AllOf(HasSubstr("dtype: ranks 0 and 2 have 'float32', rank 1 has 'bfloat16'"),
                             Not(HasSubstr("rules")))));
   }
-}
-
-Awaitable<std::string> hear_word(Save save, std::size_t rank) {
-  const auto heard = std::make_shared<std::string>();
-  JointSave::Word word{rank == 0 ? "step 7" : "", [heard](std::string_view text) { *heard = text; }};
-  const RankValues none;
-  Awaitable<> agreeing = save->agree(none, none, std::move(word));
-  co_await std::move(agreeing);
-  co_return *heard;
-}
-
-TEST(JointSaveAgreement, BringsTheWordOfRankZeroToAll) {
-  EXPECT_THAT(texts_of(hear_word), Each("step 7"));
 }
 
 std::string words_of(const Verdict& verdict) {

@@ -56,13 +56,6 @@ struct SaveOptions {
   /// those that commit already go on, the others end with Errc::superseded (which `close` does not count as a failure).
   /// For programs that save more often than their disk can follow.
   bool coalesce = false;
-  /// Rank 0 tells this to all ranks of a job along with the agreement to save; see `on_word`. Ignored on other ranks,
-  /// and in a program of one process.
-  std::string word;
-  /// Called with the word of rank 0 on every rank, rank 0 included, before `staged`, once all have agreed to save. On
-  /// a thread of the context's; must not block. On rank 0 it is called before the others are told: what it throws
-  /// there fails the save, and nobody else hears the word. Elsewhere it must not throw.
-  std::function<void(std::string_view word)> on_word;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;
   /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch

@@ -52,12 +52,6 @@ struct Verdict {
 /// Threads: `fail`, `send_verdict` and `leave` may be called from any thread; the rest by the coroutines of one save.
 class JointSave {
  public:
-  /// Something that rank 0 tells all along with their agreement, and who hears it, rank 0 first; see SaveOptions::word.
-  struct Word {
-    std::string of_primary;
-    std::function<void(std::string_view word)> heard;
-  };
-
   /// Joins the others for the next save of this rank. Null where there are none: then a save says nothing to anybody.
   static std::unique_ptr<JointSave> join(coord::Coordinator& coordinator);
 
@@ -94,7 +88,7 @@ class JointSave {
   /// Says values as they are, and of options a hash: they become words where ranks differ in them.
   ///
   /// Errors: Errc::invalid_argument on every rank: names a value or an option, the ranks, and what they say.
-  [[nodiscard]] Awaitable<> agree(RankValues rank_values, const RankValues& options, Word word);
+  [[nodiscard]] Awaitable<> agree(RankValues rank_values, const RankValues& options);
 
   void send_created();                          ///< Rank 0.
   [[nodiscard]] Awaitable<> receive_created();  ///< The others.
