@@ -134,8 +134,7 @@ void JointSaver::perform(Act act) {
 }
 
 void JointSaver::write() {
-  const auto agreement =
-      async::start(world_.executor, joint_->agree({{"the path", path_of(target_)}}, {}, {}));
+  const auto agreement = async::start(world_.executor, joint_->agree({{"the path", path_of(target_)}}, {}));
   if (is_primary()) {
     make_directory();
   } else {

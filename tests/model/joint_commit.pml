@@ -4,7 +4,7 @@
 //   1. Rank 0 has made .tmp-<name>-<uuid>; all have joined it, and      core/save_ranks.cpp: join_directory
 //      written their files
 //   2. A rank syncs its files, its table and its directories            io/durable_file.cpp; joined_directory.cpp: prepare
-//   3. A rank but rank 0 is committing from here on, and votes          core/save_ranks.cpp: vote
+//   3. A rank but rank 0 is committing from here on, and votes          joint/save_protocol.cpp: after
 //   4. Rank 0 has all votes, looks for the files, writes and syncs      joint/joint_save.cpp: collect_votes;
 //      COMMIT                                                           store/publish.cpp: publish_staged, seal
 //   5. Rank 0 asks its commit state whether it may                      store/publish.cpp: require_permission
@@ -13,9 +13,9 @@
 //   7. The parent is synced, and then .owner                            settle: sync_visible, require_working_file_system
 //   8. The commit has ended; rank 0 tells the verdict                   core/save_job.cpp: end_publish_step
 //   9. The old checkpoint goes, unless somebody was told `unknown`      require_retirement, remove_retired
-//  10. A rank that has voted does what the verdict says, or, where it   core/save_ranks.cpp: decide_alone, apply_verdict
+//  10. A rank that has voted does what the verdict says, or, where it   core/save_ranks.cpp: decide_alone, hear
 //      cannot hear rank 0, what the disk says                           store/joined_directory.cpp: decide
-//  11. A rank that fails says so to all, and cleans up                  core/save_job.cpp: end_after, clean_up;
+//  11. A rank that fails says so to all, and cleans up                  core/save_job.cpp: tell_failure, abandon;
 //                                                                       core/save_ranks.cpp: end, attribute
 //
 // Each rank is a process that takes these steps; instead of any of them it may die. `Fate` stops ranks, gives them up,
