@@ -82,9 +82,9 @@ std::uint64_t unknown_bytes(const UnknownField& field) {
 }
 
 std::uint64_t bytes_below(std::uint64_t above, const Message& message) {
-  return above > static_cast<std::uint64_t>(std::numeric_limits<int>::max())
+  return above > std::numeric_limits<std::uint32_t>::max()
              ? message.ByteSizeLong()
-             : static_cast<std::uint64_t>(message.GetCachedSize());
+             : static_cast<std::uint32_t>(message.GetCachedSize());
 }
 
 const std::string& string_of(const Message& message, const FieldDescriptor& field, Element element,

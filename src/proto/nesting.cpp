@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/nesting.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -10,13 +11,13 @@
 
 #include "proto/fields.hpp"
 #include "proto/map_access.hpp"
+#include "proto/scalars.hpp"
 
 namespace cairn::proto {
 namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using google::protobuf::Reflection;
 using google::protobuf::UnknownField;
 using google::protobuf::UnknownFieldSet;
 
@@ -32,7 +33,6 @@ bool groups_nest_at_most(int most, const UnknownFieldSet& fields) {
 
 bool field_nests_at_most(int most, const Message& message, std::uint64_t bytes,
                          const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
   if (field.message_type() == nullptr) {
     return true;
   }
@@ -49,14 +49,14 @@ bool field_nests_at_most(int most, const Message& message, std::uint64_t bytes,
     }
     return true;
   }
-  const int count = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
-  for (int i = 0; i < count; ++i) {
-    const Message& child = message_of(message, field, field.is_repeated() ? Element(i) : Element());
-    if (!nests_at_most(most - 1, child, bytes_below(bytes, child))) {
-      return false;
-    }
+  const auto fits = [most, bytes](const Message& child) {
+    return nests_at_most(most - 1, child, bytes_below(bytes, child));
+  };
+  if (!field.is_repeated()) {
+    return fits(message_of(message, field, {}));
   }
-  return true;
+  const auto& children = messages_of(message, field);
+  return std::all_of(children.begin(), children.end(), fits);
 }
 
 }  // namespace

@@ -72,25 +72,27 @@ class Pager::Packer {
     }
   }
 
-  /// Adds elements of a list of numbers, one after the other; `bytes_of` gives the bytes of each.
+  /// Adds elements of a list one after the other, each as a whole, up to the first of which `bytes_of` gives kNever.
+  /// Returns the number of that one, or the end.
   template <class BytesOf>
-  void add_numbers(const FieldDescriptor& field, Range range, const BytesOf& bytes_of) {
-    while (range.begin < range.end) {
-      add({&field, range.begin, range.begin + 1, nullptr, nullptr, false}, bytes_of(range.begin));
+  std::size_t add_run(const FieldDescriptor& field, Range range, const BytesOf& bytes_of) {
+    std::uint64_t bytes = 0;
+    const auto has_next = [&] {
+      return range.begin < range.end && (bytes = bytes_of(range.begin)) != kNever;
+    };
+    while (has_next()) {
+      add({&field, range.begin, range.begin + 1, nullptr, nullptr, false}, bytes);
       ++range.begin;
       Selection& page = pages_.back();
       SelectedItem& item = page.items.back();
-      while (range.begin < range.end) {
-        const std::uint64_t open = open_ + bytes_of(range.begin);
-        if (closed_ + written(item, open) > max_size_) {
-          break;
-        }
-        open_ = open;
+      while (has_next() && closed_ + written(item, open_ + bytes) <= max_size_) {
+        open_ += bytes;
         ++range.begin;
       }
       item.end = range.begin;
       page.size_bytes = closed_ + written(item, open_);
     }
+    return range.begin;
   }
 
   std::vector<Selection> take() && { return std::move(pages_); }
@@ -153,7 +155,7 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
       if constexpr (std::is_arithmetic_v<T>) {
         const auto& numbers = numbers_of<T>(message, field);
         for (const Range& range : ranges) {
-          packer.add_numbers(field, range, [&](std::size_t i) {
+          packer.add_run(field, range, [&](std::size_t i) {
             return tag + bytes_of_number(field.type(), numbers[static_cast<int>(i)]);
           });
         }
@@ -162,6 +164,7 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
     return;
   }
   const std::uint64_t from = asked_from(field);
+  const bool has_length = field.type() != FieldDescriptor::TYPE_GROUP;
   std::string scratch;
   const auto add = [&](std::size_t i) {
     const Element element = field.is_repeated() ? Element(static_cast<int>(i)) : Element();
@@ -184,8 +187,7 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
     }
     const bool is_blank = kept.what == Kept::What::blank;
     std::uint64_t size = kept.rest != nullptr ? kept.rest->size_bytes : is_blank ? 0 : value.bytes;
-    if (value.text != nullptr ||
-        (value.message != nullptr && (entry != nullptr || field.type() != FieldDescriptor::TYPE_GROUP))) {
+    if (value.text != nullptr || (value.message != nullptr && (entry != nullptr || has_length))) {
       size = with_length(size);
     }
     if (entry != nullptr) {
@@ -193,9 +195,19 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
     }
     packer.add({&field, i, i + 1, entries, std::move(kept.rest), is_blank}, tag + size);
   };
-  for (const Range& range : ranges) {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      add(i);
+  const auto* messages = field.is_repeated() && entries == nullptr && field.message_type() != nullptr
+                             ? &messages_of(message, field)
+                             : nullptr;
+  const auto bytes_of = [&](std::size_t i) {
+    const std::uint64_t size = bytes_below(bytes, (*messages)[static_cast<int>(i)]);
+    return size >= from ? kNever : tag + (has_length ? with_length(size) : size);
+  };
+  for (Range range : ranges) {
+    while (range.begin < range.end) {
+      range.begin = messages != nullptr ? packer.add_run(field, range, bytes_of) : range.begin;
+      if (range.begin < range.end) {
+        add(range.begin++);
+      }
     }
   }
 }

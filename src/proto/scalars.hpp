@@ -52,6 +52,11 @@ template <class T>
                                                              const google::protobuf::FieldDescriptor& field) {
   return *message.GetReflection()->MutableRepeatedField<T>(&message, &field);
 }
+/// The elements of a list of messages that is no map.
+[[nodiscard]] inline const google::protobuf::RepeatedPtrField<google::protobuf::Message>& messages_of(
+    const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field) {
+  return message.GetReflection()->GetRepeatedPtrField<google::protobuf::Message>(message, &field);
+}
 #pragma GCC diagnostic pop
 
 /// The calls of protobuf that read and set scalars of one kind: in a field, as an element, as the value of a map.
