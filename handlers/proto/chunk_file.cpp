@@ -40,12 +40,6 @@ class PageSource final : public ByteSource {
   std::shared_ptr<const proto::Chunk> page_;
 };
 
-proto::Chunk as_bytes(const proto::Chunk& page) {
-  std::string bytes(page.size_bytes(), '\0');
-  page.write(std::as_writable_bytes(std::span(bytes)));
-  return proto::Chunk(std::move(bytes));
-}
-
 }  // namespace
 
 ChunkFile cut_message(const ProtoMessage& message, std::uint64_t page_bytes) {
@@ -70,7 +64,8 @@ ChunkFile cut_message(const ProtoMessage& message, std::uint64_t page_bytes) {
     info.set_type(is_message ? chunked::ChunkInfo::MESSAGE : chunked::ChunkInfo::BYTES);
     info.set_size(bytes);
     if (is_message && bytes > kRunBytes) {
-      chunk = as_bytes(chunk);  // A single key or unknown field; it would be serialised again for each run.
+      chunk = proto::Chunk(
+          chunk.to_string());  // A single key or unknown field; it would be serialised again for each run.
     } else if (is_message) {
       const std::uint64_t left = kRunBytes - file.bytes % kRunBytes;
       file.bytes += bytes > left ? left : 0;

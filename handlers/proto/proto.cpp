@@ -52,10 +52,7 @@ std::string serialise(const Message& message) {
   proto::SplitOptions options;
   options.max_size = kMostBytesOfOneFile;
   Uncut splitter(message, options);
-  const proto::Chunk& whole = splitter.chunks().front();
-  std::string bytes(whole.size_bytes(), '\0');
-  whole.write(std::as_writable_bytes(std::span(bytes)));
-  return bytes;
+  return splitter.chunks().front().to_string();
 }
 
 std::string as_text(const Message& message) {

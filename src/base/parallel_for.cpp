@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "base/internal/probe.hpp"
 #include "base/internal/thread.hpp"
 
@@ -47,6 +48,31 @@ void parallel_for(std::size_t count, std::size_t threads, const std::function<vo
   if (failure != failures.end()) {
     std::rethrow_exception(*failure);
   }
+}
+
+void parallel_in_order(std::size_t count, std::size_t threads,
+                       const std::function<std::function<void()>(std::size_t)>& prepare) {
+  Mutex mutex;  // Of the turn and the failure; the one whose turn it is keeps it.
+  Condition changed;
+  std::size_t turn = 0;
+  std::size_t failed = count;
+  parallel_for(count, threads, [&](std::size_t i) {
+    try {
+      const std::function<void()> finish = prepare(i);
+      MutexLock lock(mutex);
+      changed.wait(lock, [&] { return turn == i || failed < i; });
+      if (turn == i) {
+        finish();
+        ++turn;
+        changed.notify_all();
+      }
+    } catch (...) {
+      const MutexLock lock(mutex);
+      failed = std::min(failed, i);
+      changed.notify_all();
+      throw;
+    }
+  });
 }
 
 }  // namespace cairn

@@ -97,6 +97,12 @@ void Chunk::write(std::span<std::byte> out) const {
   }
 }
 
+std::string Chunk::to_string() const {
+  std::string bytes(size_bytes_, '\0');
+  write(std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
 void Chunk::copy_to(Message& out) const {
   if (type() == nullptr || type()->full_name() != out.GetDescriptor()->full_name()) {
     throw Error(Errc::type_mismatch, fmt::format("the chunk is {}, not a {}",
@@ -104,9 +110,7 @@ void Chunk::copy_to(Message& out) const {
                                                  out.GetDescriptor()->full_name()));
   }
   if (type() != out.GetDescriptor()) {
-    std::string bytes(size_bytes_, '\0');
-    write(std::as_writable_bytes(std::span(bytes)));
-    if (!parse(bytes, out, kMostNesting)) {
+    if (!parse(to_string(), out, kMostNesting)) {
       throw Error(Errc::type_mismatch, fmt::format("two types are called {}, and one does not read the other",
                                                    type()->full_name()));
     }

@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +49,12 @@ using records::RecordWriter;
 
 constexpr std::size_t kMostMetadataBytes = std::size_t{256} << 20;
 constexpr auto kMostMessageBytes = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
+
+/// A write has as many chunks in memory as it has threads; a larger one is serialised when it is written. Threads do
+/// not take turns for chunks that are small.
+constexpr unsigned kMostThreadsOfAWrite = 8;
+constexpr std::uint64_t kMostBytesAhead = std::uint64_t{64} << 20;
+constexpr std::uint64_t kWorthATurn = std::uint64_t{64} << 10;
 
 std::filesystem::path with_ending(const std::filesystem::path& prefix, const char* ending) {
   return std::filesystem::path(prefix) += ending;
@@ -251,32 +259,33 @@ bool is_whole(const SplitResult& split) {
 }
 
 std::string whole_bytes(const SplitResult& split) {
-  std::string bytes;
-  if (!split.chunks.empty()) {
-    bytes.resize(split.chunks.front().size_bytes());
-    split.chunks.front().write(std::as_writable_bytes(std::span(bytes)));
-  }
-  return bytes;
+  return split.chunks.empty() ? std::string() : split.chunks.front().to_string();
 }
 
+/// Serialises, hashes and packs chunks on several threads, and writes them in order.
 void write_chunks(RecordWriter writer, const SplitResult& split) {
   chunked::ChunkMetadata metadata;
   metadata.mutable_version()->set_splitter_version(1);
   *metadata.mutable_message() = split.chunked_message;
-  std::string buffer;
+  std::uint64_t bytes = 0;
   for (const Chunk& chunk : split.chunks) {
     chunked::ChunkInfo& info = add_element(*metadata.mutable_chunks());
+    info.set_type(chunk.type() == nullptr ? chunked::ChunkInfo::BYTES : chunked::ChunkInfo::MESSAGE);
     info.set_size(chunk.size_bytes());
-    if (chunk.type() == nullptr) {
-      info.set_type(chunked::ChunkInfo::BYTES);
-      info.set_offset(writer.write(chunk.bytes()));
-      continue;
-    }
-    buffer.resize(chunk.size_bytes());
-    chunk.write(std::as_writable_bytes(std::span(buffer)));
-    info.set_type(chunked::ChunkInfo::MESSAGE);
-    info.set_offset(writer.write(buffer));
+    bytes += chunk.size_bytes();
   }
+  const bool are_large = bytes / split.chunks.size() >= kWorthATurn;
+  const std::size_t threads = are_large ? std::min(threads_for(bytes, 0), kMostThreadsOfAWrite) : 1;
+  parallel_in_order(split.chunks.size(), threads, [&](std::size_t i) -> std::function<void()> {
+    const Chunk& chunk = split.chunks[i];
+    chunked::ChunkInfo& info = *metadata.mutable_chunks(static_cast<int>(i));
+    if (chunk.type() != nullptr && chunk.size_bytes() > kMostBytesAhead) {
+      return [&] { info.set_offset(writer.write(chunk.to_string())); };
+    }
+    auto message = std::make_shared<const std::string>(chunk.type() != nullptr ? chunk.to_string() : "");
+    auto write = records::prepare_write(writer, chunk.type() != nullptr ? *message : chunk.bytes());
+    return [&info, message, write = std::move(write)] { info.set_offset(write()); };
+  });
   writer.write(metadata.SerializeAsString());
   writer.finish();
 }

@@ -28,8 +28,8 @@ using Element = std::optional<int>;
 [[nodiscard]] std::uint64_t key_bytes(const MapEntry& entry, const google::protobuf::FieldDescriptor& field);
 /// Bytes of an unknown field with its tags.
 [[nodiscard]] std::uint64_t unknown_bytes(const google::protobuf::UnknownField& field);
-/// Bytes of a message that lies in one of `above` bytes, after ByteSizeLong of that. Protobuf keeps 32 bits of a size, so
-/// below a message of 4 GiB or more they are counted again.
+/// Bytes of a message that lies in one of `above` bytes, after ByteSizeLong of that. Protobuf keeps 32 bits of a size,
+/// so below a message of 4 GiB or more they are counted again.
 [[nodiscard]] std::uint64_t bytes_below(std::uint64_t above, const google::protobuf::Message& message);
 
 /// The string of a field, which lies in the message; `scratch` is not used with strings as std::string has them.

@@ -95,6 +95,20 @@ class Pager::Packer {
     return range.begin;
   }
 
+  void add_numbers(const FieldDescriptor& field, const std::vector<Range>& ranges) {
+    const std::uint64_t tag = field.is_packed() ? 0 : tag_bytes(field);
+    with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
+      if constexpr (std::is_arithmetic_v<T>) {
+        const auto& numbers = numbers_of<T>(message_, field);
+        for (const Range& range : ranges) {
+          add_run(field, range, [&](std::size_t i) {
+            return tag + bytes_of_number(field.type(), numbers[static_cast<int>(i)]);
+          });
+        }
+      }
+    });
+  }
+
   std::vector<Selection> take() && { return std::move(pages_); }
 
  private:
@@ -149,20 +163,10 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
                          const std::vector<Range>& ranges, Packer& packer) {
   const auto entries =
       field.is_map() ? std::make_shared<const MapEntries>(sorted_entries(message, field)) : nullptr;
-  const std::uint64_t tag = field.is_packed() ? 0 : tag_bytes(field);
   if (is_number_list(field)) {  // No element of one is cut out: it would have no place.
-    with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
-      if constexpr (std::is_arithmetic_v<T>) {
-        const auto& numbers = numbers_of<T>(message, field);
-        for (const Range& range : ranges) {
-          packer.add_run(field, range, [&](std::size_t i) {
-            return tag + bytes_of_number(field.type(), numbers[static_cast<int>(i)]);
-          });
-        }
-      }
-    });
-    return;
+    return packer.add_numbers(field, ranges);
   }
+  const std::uint64_t tag = tag_bytes(field);
   const std::uint64_t from = asked_from(field);
   const bool has_length = field.type() != FieldDescriptor::TYPE_GROUP;
   std::string scratch;

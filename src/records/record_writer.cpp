@@ -22,6 +22,22 @@ constexpr std::uint64_t kPlainChunkBytes = 4096;
 /// The bytes that a record counts for in a chunk besides its own, so that empty ones fill it, too.
 /// Source: riegeli's writer.
 constexpr std::uint64_t kRecordOverhead = 8;
+constexpr std::uint64_t kMostPackedAhead = std::uint64_t{64} << 20;
+
+std::uint64_t size_of(std::span<const Bytes> fragments) {
+  std::uint64_t bytes = 0;
+  for (const Bytes fragment : fragments) {
+    bytes += fragment.size();
+  }
+  return bytes;
+}
+
+/// A chunk that only needs a place in the file. Where nothing is packed its records lie behind `head`.
+struct ReadyChunk {
+  ChunkHeader header;
+  std::string head;
+  std::string packed;
+};
 
 }  // namespace
 
@@ -36,31 +52,33 @@ struct RecordWriter::State {
     append(bytes_of(signature()));
   }
 
-  std::uint64_t write(std::span<const Bytes> record) {
+  /// Any thread may; returns nothing for a record that shares a chunk, or is not worth the memory.
+  [[nodiscard]] std::optional<ReadyChunk> prepare(Bytes record) const {
+    const bool is_ahead = options.codec == Codec::none || record.size() <= kMostPackedAhead;
+    return is_ahead && has_own_chunk(record.size()) ? std::optional(ready_of({&record, 1})) : std::nullopt;
+  }
+
+  std::uint64_t write(std::span<const Bytes> record, std::optional<ReadyChunk> ready) {
     require_usable("write");
     has_failed = true;  // Until it has not.
-    std::uint64_t bytes = 0;
-    for (const Bytes fragment : record) {
-      bytes += fragment.size();
-    }
-    // As riegeli's writer does it, so that positions are the same.
-    const std::uint64_t most = options.chunk_bytes;
+    const std::uint64_t bytes = size_of(record);
+    const bool is_alone = has_own_chunk(bytes);
     const std::uint64_t added = bytes + kRecordOverhead;
-    if (records > 0 && (records == kMostRecordsOfChunk || added > most || filled > most - added)) {
+    // As riegeli's writer does it, so that positions are the same.
+    if (records > 0 && (is_alone || records == kMostRecordsOfChunk || filled > options.chunk_bytes - added)) {
       close_chunk();
     }
     const std::uint64_t its_position = position + records;
-    append_varint(sizes, bytes);
-    ++records;
-    filled += added;
-    const bool is_full = most < kRecordOverhead || filled > most - kRecordOverhead;
-    if (is_full && records == 1) {
-      write_chunk(record, bytes);  // From where it lies.
+    if (is_alone) {
+      put_chunk(ready ? *ready : ready_of(record), record);  // From where it lies.
     } else {
+      append_varint(sizes, bytes);
+      ++records;
+      filled += added;
       for (const Bytes fragment : record) {
         values.append(reinterpret_cast<const char*>(fragment.data()), fragment.size());
       }
-      if (is_full) {
+      if (is_full(filled)) {
         close_chunk();
       }
     }
@@ -97,55 +115,66 @@ struct RecordWriter::State {
     }
   }
 
+  [[nodiscard]] bool is_full(std::uint64_t bytes) const {
+    return options.chunk_bytes < kRecordOverhead || bytes > options.chunk_bytes - kRecordOverhead;
+  }
+  [[nodiscard]] bool has_own_chunk(std::uint64_t bytes) const { return is_full(bytes + kRecordOverhead); }
+
   void close_chunk() {
     const std::array<Bytes, 1> whole = {bytes_of(values)};
-    write_chunk(whole, values.size());
-  }
-
-  /// Writes the chunk of the records whose `sizes` are there.
-  void write_chunk(std::span<const Bytes> contents, std::uint64_t bytes) {
-    const CodecTraits& codec = traits(options.codec);
-    std::string head(1, codec.letter);
-    std::string packed;
-    std::vector<Bytes> data;
-    if (codec.codec == Codec::none) {
-      append_varint(head, sizes.size());
-      head += sizes;
-      data.push_back(bytes_of(head));
-      data.insert(data.end(), contents.begin(), contents.end());
-    } else {
-      const std::array<Bytes, 1> all_sizes = {bytes_of(sizes)};
-      append_varint(packed, sizes.size());
-      codec.functions.pack(options, all_sizes, sizes.size(), packed);
-      append_varint(head, packed.size());
-      append_varint(packed, bytes);
-      codec.functions.pack(options, contents, bytes, packed);
-      data = {bytes_of(head), bytes_of(packed)};
-    }
-    ChunkHeader header;
-    header.type = chunk_type::kSimple;
-    header.records = records;
-    header.decoded_bytes = bytes;
-    for (const Bytes fragment : data) {
-      header.data_bytes += fragment.size();
-    }
-    header.data_hash = hash(data);
-    put_chunk(header, data);
+    put_chunk(make_ready(sizes, records, whole), whole);
     sizes.clear();
     values.clear();
     records = 0;
     filled = 0;
   }
 
-  void put_chunk(const ChunkHeader& header, std::span<const Bytes> data) {
+  /// Hashes and packs a chunk of one record.
+  [[nodiscard]] ReadyChunk ready_of(std::span<const Bytes> record) const {
+    std::string size;
+    append_varint(size, size_of(record));
+    return make_ready(size, 1, record);
+  }
+
+  [[nodiscard]] ReadyChunk make_ready(std::string_view all_sizes, std::uint64_t count,
+                                      std::span<const Bytes> contents) const {
+    const CodecTraits& codec = traits(options.codec);
+    ReadyChunk ready;
+    ready.header.type = chunk_type::kSimple;
+    ready.header.records = count;
+    ready.header.decoded_bytes = size_of(contents);
+    ready.head = std::string(1, codec.letter);
+    std::vector<Bytes> data(1);
+    if (codec.codec == Codec::none) {
+      append_varint(ready.head, all_sizes.size());
+      ready.head += all_sizes;
+      data.insert(data.end(), contents.begin(), contents.end());
+    } else {
+      const std::array<Bytes, 1> sizes_to_pack = {bytes_of(all_sizes)};
+      append_varint(ready.packed, all_sizes.size());
+      codec.functions.pack(options, sizes_to_pack, all_sizes.size(), ready.packed);
+      append_varint(ready.head, ready.packed.size());
+      append_varint(ready.packed, ready.header.decoded_bytes);
+      codec.functions.pack(options, contents, ready.header.decoded_bytes, ready.packed);
+      data.push_back(bytes_of(ready.packed));
+    }
+    data.front() = bytes_of(ready.head);
+    ready.header.data_bytes = size_of(data);
+    ready.header.data_hash = hash(data);
+    return ready;
+  }
+
+  void put_chunk(const ReadyChunk& chunk, std::span<const Bytes> contents) {
     static constexpr std::array<std::byte, 4096> kZeros{};
     const std::uint64_t begin = position;
-    const std::optional<std::uint64_t> end = chunk_end(begin, header);
+    const std::optional<std::uint64_t> end = chunk_end(begin, chunk.header);
     if (!end) {
       throw Error(Errc::invalid_argument, "a file of records cannot be so large");
     }
-    put_in_blocks(bytes_of(encode(header)), begin, *end);
-    for (const Bytes fragment : data) {
+    put_in_blocks(bytes_of(encode(chunk.header)), begin, *end);
+    put_in_blocks(bytes_of(chunk.head), begin, *end);
+    const Bytes packed = bytes_of(chunk.packed);
+    for (const Bytes fragment : options.codec == Codec::none ? contents : std::span(&packed, 1)) {
       put_in_blocks(fragment, begin, *end);
     }
     while (position < *end) {
@@ -209,13 +238,22 @@ RecordWriter create_records(io::Syscalls& syscalls, const std::filesystem::path&
   return RecordWriter(std::make_unique<RecordWriter::State>(options, syscalls, path));
 }
 
+// outlives: the caller keeps the writer and the record.
+std::function<std::uint64_t()> prepare_write(RecordWriter& writer, std::string_view record) {
+  RecordWriter::State& state = *writer.state_;
+  const Bytes bytes = bytes_of(record);
+  return [&state, bytes, ready = state.prepare(bytes)]() mutable {
+    return state.write({&bytes, 1}, std::move(ready));
+  };
+}
+
 std::uint64_t RecordWriter::write(std::span<const std::span<const std::byte>> record) {
-  return record.empty() ? write(std::string_view()) : state_->write(record);
+  return record.empty() ? write(std::string_view()) : state_->write(record, std::nullopt);
 }
 
 std::uint64_t RecordWriter::write(std::string_view record) {
   const std::array<Bytes, 1> whole = {bytes_of(record)};
-  return state_->write(whole);
+  return state_->write(whole, std::nullopt);
 }
 
 void RecordWriter::finish() {

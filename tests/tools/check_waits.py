@@ -27,6 +27,7 @@ MAY_BLOCK = {
     "src/async/timers.cpp": OURS,
     "src/base/clock.cpp": "what waits are made of",
     "src/base/internal/mutex.hpp": "what waits are made of",
+    "src/base/parallel_for.cpp": OURS,
     "src/coord/borrowed_caller_thread.cpp": "the one wait",
     "src/core/context.cpp": "a moment, when nothing is under way any more",
     "src/core/disk_calls.cpp": "for what has happened",

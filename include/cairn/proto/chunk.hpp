@@ -43,6 +43,8 @@ class Chunk {
   /// Errors: Errc::invalid_argument when `out` has not size_bytes(), when the message has been changed since the chunk
   ///         was made and has another size now, and for a message of 2 GiB or more.
   void write(std::span<std::byte> out) const;
+  /// Returns what `write` writes.
+  [[nodiscard]] std::string to_string() const;
 
   /// Copies the message into `out`, which has its type and is empty. Where `out` is of another pool of descriptors, it
   /// goes through the binary form.

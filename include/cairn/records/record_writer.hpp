@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,6 +59,7 @@ class RecordWriter {
   explicit RecordWriter(std::unique_ptr<State> state);
   friend RecordWriter create_records(io::Syscalls& syscalls, const std::filesystem::path& path,
                                      const RecordOptions& options);
+  friend std::function<std::uint64_t()> prepare_write(RecordWriter& writer, std::string_view record);
 
   std::unique_ptr<State> state_;
 };

@@ -12,4 +12,9 @@ namespace cairn {
 /// Errors: what the first of the numbers threw whose call has failed; what had not begun by then is left out.
 void parallel_for(std::size_t count, std::size_t threads, const std::function<void(std::size_t)>& body);
 
+/// The same; what `prepare` returns for a number is called on the same thread, after that of each smaller number has
+/// ended. At most `threads` numbers have begun and not ended at any time.
+void parallel_in_order(std::size_t count, std::size_t threads,
+                       const std::function<std::function<void()>(std::size_t)>& prepare);
+
 }  // namespace cairn

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <string_view>
 
 #include "cairn/records/record_reader.hpp"
 #include "cairn/records/record_writer.hpp"
@@ -15,6 +18,13 @@ namespace cairn::records {
                                         ReaderOptions options = {});
 [[nodiscard]] RecordWriter create_records(io::Syscalls& syscalls, const std::filesystem::path& path,
                                           const RecordOptions& options = {});
+
+/// Hashes and packs a record that has a chunk of its own, and returns what does the rest of RecordWriter::write.
+///
+/// Ownership: the record must stay valid until that has returned, and the writer must not be moved.
+/// Threads:   any number may prepare records, also while one writes. A record of more than 64 MiB is packed when it is
+///            written: only then is there memory for it.
+[[nodiscard]] std::function<std::uint64_t()> prepare_write(RecordWriter& writer, std::string_view record);
 
 /// Returns another reader of the same file, which is open already, or of the same bytes; it stands at the first record.
 [[nodiscard]] RecordReader another_reader(const RecordReader& reader, ReaderOptions options);
