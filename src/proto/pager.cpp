@@ -199,9 +199,7 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
     }
     packer.add({&field, i, i + 1, entries, std::move(kept.rest), is_blank}, tag + size);
   };
-  const auto* messages = field.is_repeated() && entries == nullptr && field.message_type() != nullptr
-                             ? &messages_of(message, field)
-                             : nullptr;
+  const auto* messages = is_message_list(field) ? &messages_of(message, field) : nullptr;
   const auto bytes_of = [&](std::size_t i) {
     const std::uint64_t size = bytes_below(bytes, (*messages)[static_cast<int>(i)]);
     return size >= from ? kNever : tag + (has_length ? with_length(size) : size);

@@ -52,10 +52,19 @@ template <class T>
                                                              const google::protobuf::FieldDescriptor& field) {
   return *message.GetReflection()->MutableRepeatedField<T>(&message, &field);
 }
-/// The elements of a list of messages that is no map.
+/// Returns whether a field is a list of messages, and no map.
+[[nodiscard]] inline bool is_message_list(const google::protobuf::FieldDescriptor& field) {
+  return field.is_repeated() && field.message_type() != nullptr && !field.is_map();
+}
+
+/// The elements of such a list.
 [[nodiscard]] inline const google::protobuf::RepeatedPtrField<google::protobuf::Message>& messages_of(
     const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field) {
   return message.GetReflection()->GetRepeatedPtrField<google::protobuf::Message>(message, &field);
+}
+[[nodiscard]] inline google::protobuf::RepeatedPtrField<google::protobuf::Message>& messages_of(
+    google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field) {
+  return *message.GetReflection()->MutableRepeatedPtrField<google::protobuf::Message>(&message, &field);
 }
 #pragma GCC diagnostic pop
 

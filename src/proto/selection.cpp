@@ -46,18 +46,21 @@ void fill_entry(const SelectedItem& item, const MapEntry& entry, Message& out, b
   }
 }
 
+/// Has a page in an arena refer to whole messages, which the arena neither frees nor changes.
+void attach_messages(const SelectedItem& item, const Message& from, Message& out) {
+  if (!item.field->is_repeated()) {
+    auto& child = const_cast<Message&>(message_of(from, *item.field, {}));
+    return out.GetReflection()->UnsafeArenaSetAllocatedMessage(&out, &child, item.field);
+  }
+  const auto& children = messages_of(from, *item.field);
+  auto& list = messages_of(out, *item.field);
+  for (std::size_t i = item.begin; i < item.end; ++i) {
+    list.UnsafeArenaAddAllocated(const_cast<Message*>(&children[static_cast<int>(i)]));
+  }
+}
+
 void fill_message(const SelectedItem& item, const Message& from, Element element, Message& out, bool attach) {
   const Reflection& reflection = *out.GetReflection();
-  if (attach && item.rest == nullptr && !item.blank) {
-    // The arena neither frees nor changes what it only refers to.
-    auto& child = const_cast<Message&>(message_of(from, *item.field, element));
-    if (element) {
-      reflection.UnsafeArenaAddAllocatedMessage(&out, item.field, &child);
-    } else {
-      reflection.UnsafeArenaSetAllocatedMessage(&out, &child, item.field);
-    }
-    return;
-  }
   Message* child =
       element ? reflection.AddMessage(&out, item.field) : reflection.MutableMessage(&out, item.field);
   if (item.rest != nullptr) {
@@ -78,6 +81,11 @@ void fill(const Selection& selection, Message& out, bool attach) {
       copy_numbers(from, *item.field, item.begin, item.end, out);
       continue;
     }
+    const bool are_messages = item.field != nullptr && item.field->message_type() != nullptr;
+    if (attach && are_messages && item.entries == nullptr && item.rest == nullptr && !item.blank) {
+      attach_messages(item, from, out);
+      continue;
+    }
     for (std::size_t i = item.begin; i < item.end; ++i) {
       const auto at = static_cast<int>(i);
       const Element element = item.field != nullptr && item.field->is_repeated() ? Element(at) : Element();
@@ -85,7 +93,7 @@ void fill(const Selection& selection, Message& out, bool attach) {
         reflection.MutableUnknownFields(&out)->AddField(reflection.GetUnknownFields(from).field(at));
       } else if (item.entries != nullptr) {
         fill_entry(item, (*item.entries)[i], out, attach);
-      } else if (item.field->message_type() != nullptr) {
+      } else if (are_messages) {
         fill_message(item, from, element, out, attach);
       } else if (item.blank) {
         reflection.AddString(&out, item.field, std::string());
