@@ -63,12 +63,6 @@ std::string as_text(const Message& message) {
   return fmt::format("# proto-message: {}\n{}", message.GetTypeName(), text);
 }
 
-Awaitable<std::string> read_type(LoadContext context) {
-  std::string text = co_await context.read_file(kTypeFile);
-  const std::string path = (context.path() / kTypeFile).string();
-  co_return detail::parse_type_name(std::move(text), path);
-}
-
 /// The type to load: the one asked for, or the recorded one among those that the program was compiled with.
 AbstractProto type_to_load(const std::string& recorded, const std::optional<AbstractProto>& wanted,
                            const std::string& name) {
@@ -104,7 +98,6 @@ struct StoredMessage {
 
 Awaitable<StoredMessage> read_stored(LoadContext context) {
   StoredMessage stored;
-  stored.type = co_await read_type(context);
   const auto metadata_bytes = context.file_bytes(detail::kMetadataFile);
   stored.is_cut = metadata_bytes.has_value();
   stored.file = stored.is_cut ? detail::kChunksFile : kBinaryFile;
@@ -114,18 +107,24 @@ Awaitable<StoredMessage> read_stored(LoadContext context) {
     throw Error(Errc::not_found, fmt::format("{}: there is no such file", stored.path));
   }
   stored.file_bytes = *file_bytes;
+  const std::string path = (context.path() / detail::kMetadataFile).string();
+  if (metadata_bytes.value_or(0) > kMostMetadataBytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: {} bytes are too many to describe chunks", path, *metadata_bytes));
+  }
+  std::vector<Background<std::string>> reads;  // At once: each waits for several threads.
+  reads.push_back(context.read_file(kTypeFile));
+  if (stored.is_cut) {
+    reads.push_back(context.read_file(detail::kMetadataFile));
+  }
+  std::vector<std::string> texts = co_await async::when_all(std::move(reads));
+  stored.type = detail::parse_type_name(std::move(texts.front()), (context.path() / kTypeFile).string());
   if (!stored.is_cut) {
     stored.chunks = detail::one_chunk(stored.file_bytes, stored.path);
     co_return stored;
   }
-  const std::string path = (context.path() / detail::kMetadataFile).string();
-  if (*metadata_bytes > kMostMetadataBytes) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: {} bytes are too many to describe chunks", path, *metadata_bytes));
-  }
-  const std::string metadata = co_await context.read_file(detail::kMetadataFile);
   const std::function<void()> parse = [&] {
-    stored.chunks = detail::parse_chunks(metadata, stored.file_bytes, path);
+    stored.chunks = detail::parse_chunks(texts.back(), stored.file_bytes, path);
   };
   co_await context.run(parse);
   co_return stored;

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -55,6 +57,40 @@ TEST(ParallelFor, ThrowsTheFailureOfTheFirstNumberAndBeginsNothingAfterIt) {
               ::testing::Throws<std::runtime_error>(
                   ::testing::Property(&std::runtime_error::what, ::testing::StrEq("5"))));
   EXPECT_LT(calls, 20u);
+}
+
+TEST(ParallelInOrder, EndsNumbersInOrderOneAtATime) {
+  std::vector<std::size_t> ended;  // By several threads, without a lock of its own.
+  parallel_in_order(100, 4, [&](std::size_t i) {
+    if (i % 7 == 0) {
+      std::this_thread::yield();
+    }
+    return [&ended, i] { ended.push_back(i); };
+  });
+  std::vector<std::size_t> in_order(100);
+  std::iota(in_order.begin(), in_order.end(), std::size_t{0});
+  EXPECT_EQ(ended, in_order);
+}
+
+TEST(ParallelInOrder, EndsWhatComesBeforeAFailureAndNothingBehindIt) {
+  for (const bool while_preparing : {false, true}) {
+    std::vector<std::size_t> ended;
+    const auto fail_at_5 = [&](std::size_t i) -> std::function<void()> {
+      if (while_preparing && i >= 5) {
+        throw std::runtime_error(std::to_string(i));
+      }
+      return [&ended, i] {
+        if (i == 5) {
+          throw std::runtime_error("5");
+        }
+        ended.push_back(i);
+      };
+    };
+    EXPECT_THAT([&] { parallel_in_order(1000, 4, fail_at_5); },
+                ::testing::Throws<std::runtime_error>(
+                    ::testing::Property(&std::runtime_error::what, ::testing::StrEq("5"))));
+    EXPECT_THAT(ended, ::testing::ElementsAre(0u, 1u, 2u, 3u, 4u));
+  }
 }
 
 }  // namespace
