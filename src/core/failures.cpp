@@ -93,9 +93,15 @@ std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {
   std::exception_ptr first;
   std::string others;
   std::size_t count = 0;
+  std::vector<std::exception_ptr> told;
   for (const std::exception_ptr& failure : failures) {
-    if (async::is_cancelled(failure))
+    // What all ranks are told alike ends each item that hears of it: it is one failure.
+    if (async::is_cancelled(failure) || std::find(told.begin(), told.end(), failure) != told.end()) {
       continue;
+    }
+    if (told.size() < kMostFailures) {
+      told.push_back(failure);
+    }
     ++count;
     if (count == 1) {
       first = failure;

@@ -89,6 +89,12 @@ TEST(CombinedFailure, IsTheOnlyOneAsItIs) {
   EXPECT_EQ(combine({async::cancelled(), only}), only);
 }
 
+TEST(CombinedFailure, OfOneThatSeveralHaveHeardOfIsThat) {
+  const std::exception_ptr told_to_all = failure_of("the ranks do not save the same");
+
+  EXPECT_EQ(combine({told_to_all, async::cancelled(), told_to_all}), told_to_all);
+}
+
 TEST(CombinedFailure, IsTheFirstWithTheOthersInItsText) {
   const std::exception_ptr both =
       combine({failure_of("one", Errc::shape_mismatch), std::make_exception_ptr(std::runtime_error("two"))});
