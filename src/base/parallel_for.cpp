@@ -52,7 +52,7 @@ void parallel_for(std::size_t count, std::size_t threads, const std::function<vo
 
 void parallel_in_order(std::size_t count, std::size_t threads,
                        const std::function<std::function<void()>(std::size_t)>& prepare) {
-  Mutex mutex;  // Of the turn and the failure; the one whose turn it is keeps it.
+  Mutex mutex;  // Guards the turn and the failure; the call whose turn it is keeps it.
   Condition changed;
   std::size_t turn = 0;
   std::size_t failed = count;

@@ -95,7 +95,7 @@ std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {
   std::size_t count = 0;
   std::vector<std::exception_ptr> told;
   for (const std::exception_ptr& failure : failures) {
-    // What all ranks are told alike ends each item that hears of it: it is one failure.
+    // Each item that hears of a failure of all ranks ends with that: it is one failure.
     if (async::is_cancelled(failure) || std::find(told.begin(), told.end(), failure) != told.end()) {
       continue;
     }

@@ -55,7 +55,7 @@ class ReadJob : public Operation, public contract::LoadBackend {
   [[nodiscard]] const Requests& requests() const noexcept { return requests_; }
 
  protected:
-  /// Who hears that it has ended may want the memory of the checkpoint: this operation may be kept for longer.
+  /// Lets go of the checkpoint, whose memory the caller may want at once: this operation may be kept for longer.
   void make_way() noexcept override;
 
   struct Part {

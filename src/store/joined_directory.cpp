@@ -157,7 +157,7 @@ LoneVerdict confirm_visible(const State& state) {
   for (const io::Directory* directory : {&state.staged, &state.parent}) {
     require(directory->syscalls().sync(directory->fd()), directory->path());
   }
-  // That was true only if the file system works: see require_working_file_system in publish.cpp.
+  // The syncs were true only if the file system works: see require_working_file_system in publish.cpp.
   const io::FileHandle commit = state.staged.open_file(kCommitName);
   require(commit.syscalls().sync(commit.fd()), state.staged.path() / kCommitName);
   return LoneVerdict::committed;

@@ -99,7 +99,7 @@ bool RankSchedule::decide(const SaveMoment& here, bool is_forced) {
   // Hears what has come, and says that this rank may be silent: the policy may think.
   const bool is_lent = coord::BorrowedCallerThread(coordinator_).is_wanted();
   const Named named = coordinator_.rank() == 0 ? lead(here, is_forced, is_lent) : follow(here.step, is_lent);
-  coord::rest(coordinator_);  // What was said leaves.
+  coord::rest(coordinator_);  // Sends what was said.
   if (is_forced) {
     return true;
   }
@@ -355,7 +355,7 @@ std::string RankSchedule::hear_report(std::size_t from, const Notice& report) {
       return encode(extend(asked_));
     }
   }
-  if (report.line != leased_.line) {  // Of an earlier Checkpointer: there is another lease, or none.
+  if (report.line != leased_.line) {  // It is about an earlier Checkpointer: there is another lease, or none.
     const bool asks = report.line != 0 && report.up_to != kLastStep && !policy_.asks_time();
     return !asks ? "" : encode(leased_.line != 0 ? leased_ : Notice{.line = report.line, .up_to = kLastStep});
   }
@@ -416,7 +416,7 @@ std::string RankSchedule::hear_lease(Notice lease) {
     return append(leased_, lease) ? "" : report();
   }
   if (policy_.asks_time()) {
-    return {};  // Of an earlier line.
+    return {};  // It belongs to an earlier line.
   }
   leased_ = std::move(lease);
   leased_.named.clear();  // Rank 0 names nothing of this training before it has heard of this rank.

@@ -66,17 +66,17 @@ class RankSchedule {
   using Step = std::uint64_t;
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// What rank 0 says of one step.
+  /// Rank 0 says this of one step.
   struct Named {
     Step step = 0;
     bool is_due = false;           ///< By the policy, where rank 0 alone asks it.
     bool is_preempted = false;     ///< To be saved because of a signal.
-    std::exception_ptr failure{};  ///< Of the policy.
+    std::exception_ptr failure{};  ///< The policy threw it.
   };
 
   /// A lease, or what another rank tells rank 0.
   struct Notice {
-    std::uint64_t line = 0;  ///< Of this Checkpointer and no other of the root; 0: nothing is leased.
+    std::uint64_t line = 0;  ///< Names this Checkpointer and no other of the root; 0: nothing is leased.
     Step from = 0;  ///< Up to which step others were made before; the highest that a rank has come to.
     Step up_to = 0;
     bool is_signalled = false;  ///< The rank that says this was sent a signal.
@@ -116,7 +116,7 @@ class RankSchedule {
 
   mutable Mutex mutex_;
   async::Event changed_ CAIRN_GUARDED_BY(mutex_);  // Happens with the next lease that is heard.
-  // What is leased, and all that was named since the last step that all ranks have saved.
+  // Holds what is leased, and all that was named since the last step that all ranks have saved.
   Notice leased_ CAIRN_GUARDED_BY(mutex_);
   std::size_t come_ CAIRN_GUARDED_BY(mutex_) = 0;         // This rank has come to so many of the named.
   std::optional<Named> here_ CAIRN_GUARDED_BY(mutex_);    // The step of this line that was asked about last.
@@ -127,7 +127,7 @@ class RankSchedule {
 
   // Used by rank 0.
   bool wants_preempted_ CAIRN_GUARDED_BY(mutex_) = false;  // A step is to be named because of that.
-  std::set<std::size_t> silent_ CAIRN_GUARDED_BY(mutex_);  // Who may go on without a lease.
+  std::set<std::size_t> silent_ CAIRN_GUARDED_BY(mutex_);  // These ranks may go on without a lease.
   Step furthest_ CAIRN_GUARDED_BY(mutex_) = 0;             // The highest step that any had come to without.
   TimePoint answered_ CAIRN_GUARDED_BY(mutex_);
   Step stride_ CAIRN_GUARDED_BY(mutex_) = 1;  // Between the last two steps that were asked about.

@@ -27,7 +27,7 @@ using State = CommitState::State;
 
 constexpr std::size_t kRanks = 3;
 
-/// What is at the temporary name, and at the target.
+/// The disk, as the temporary name and the target show it.
 enum class Disk : std::uint8_t { unpublished, moved_away, visible, durable };
 
 struct Faults {
@@ -37,7 +37,7 @@ struct Faults {
   int silences = 0;  ///< Between rank 0 and another.
 };
 
-/// What is left out of the protocol, to see that it is missed.
+/// A part of the protocol that is left out, to see that it is missed.
 struct Without {
   bool moving_away = false;  ///< A rank that is alone only looks.
   bool sync = false;         ///< Rank 0 tells what is visible, and not durable yet.

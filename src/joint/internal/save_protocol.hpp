@@ -52,7 +52,7 @@ class SaveProtocol {
   void end() noexcept { act_ = Act::end; }
   /// It was not done. What was being committed stays so.
   void failed() noexcept;
-  /// What `hear_verdict` and `ask_disk` bring.
+  /// `hear_verdict` or `ask_disk` has brought this.
   void heard(Ending ending) noexcept;
   /// Rank 0 cannot be heard any more.
   void silent() noexcept;
