@@ -11,6 +11,7 @@
 #include "core/drop_later.hpp"
 #include "store/internal/checkpointable_names.hpp"
 #include "store/internal/other_files.hpp"
+#include "store/internal/timestamp.hpp"
 
 namespace cairn::core {
 
@@ -27,6 +28,7 @@ bool SaveItem::is_of_all_ranks() const noexcept {
 SaveFiles::SaveFiles(Operation& operation, std::filesystem::path path, std::vector<SaveItem> items,
                      SaveOptions options, const joint::JointSave* joint)
     : operation_(operation),
+      started_at_(store::utc(operation.services().clock.now())),
       path_(std::move(path)),
       items_(std::move(items)),
       options_(std::move(options)),
@@ -154,7 +156,11 @@ void SaveFiles::require_complete(const SaveItem& item, std::string_view remark) 
   written_.require_complete(item.directory + "/", remark);
 }
 
-void SaveFiles::describe(store::Manifest& manifest) const {
+store::Manifest SaveFiles::describe() const {
+  store::Manifest manifest;
+  manifest.started = started_at_;
+  store::set_committed(manifest, operation_.services().clock.now());
+  manifest.world_size = static_cast<std::uint32_t>(operation_.services().coordinator.size());
   manifest.custom_metadata = options_.custom_metadata;
   manifest.annotations = options_.annotations;
   for (const SaveItem& item : items_) {
@@ -164,6 +170,7 @@ void SaveFiles::describe(store::Manifest& manifest) const {
     entry.directory = item.directory;
     manifest.checkpointables.push_back(std::move(entry));
   }
+  return manifest;
 }
 
 std::vector<io::FileDigest> SaveFiles::take_digests(bool finds_others,

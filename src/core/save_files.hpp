@@ -72,8 +72,8 @@ class SaveFiles final : public contract::SaveBackend {
   [[nodiscard]] SaveProgress progress() const;
   /// Returns what rank 0 writes of what all ranks have.
   [[nodiscard]] std::uint64_t alone_bytes() const noexcept { return alone_bytes_; }
-  /// Says in a manifest what is saved, and what the caller says of it.
-  void describe(store::Manifest& manifest) const;
+  /// Says what of a manifest publishing does not fill in; committed now.
+  [[nodiscard]] store::Manifest describe() const;
   /// The options of handlers have been used for the last time.
   ///
   /// Errors: what OptionUse::end finds, such as a rule that matched nothing.
@@ -145,6 +145,7 @@ class SaveFiles final : public contract::SaveBackend {
 
  private:
   Operation& operation_;
+  const std::string started_at_;
   const std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/save_job.hpp"
 
-#include <chrono>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
@@ -13,17 +11,12 @@
 
 #include "async/internal/suspend.hpp"
 #include "core/handler_calls.hpp"
-#include "store/internal/manifest.hpp"
-#include "store/internal/timestamp.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 
 namespace cairn::core {
 namespace {
 
 using Act = joint::SaveProtocol::Act;
-
-/// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
-constexpr std::chrono::milliseconds kLookAtLock{1};
-constexpr std::chrono::seconds kMaxWait{10};
 
 std::string title_of(const SaveJob::Plan& plan) {
   return plan.copied.empty() ? fmt::format("save of {}", plan.path.string())
@@ -34,7 +27,7 @@ std::string title_of(const SaveJob::Plan& plan) {
 
 SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::TimePoint begin)
     : Operation(std::move(services), title_of(plan), begin, plan.options.trace, plan.kind),
-      started_at_(store::utc(this->services().clock.now())),
+      turn_(this->services().saves),
       files_(*this, std::move(plan.path), std::move(plan.items), std::move(plan.options), plan.joint.get()),
       protocol_(!plan.joint || plan.joint->is_primary()),
       ranks_(SaveRanks::make(std::move(plan.joint), {*this, files_, protocol_})),
@@ -57,7 +50,7 @@ void SaveJob::start() {
   try {
     // A caller that waits until it is accepted must also be told when it was given up before.
     answered().on_complete(
-        [accepted = accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
+        [accepted = accepted()](const std::exception_ptr& failure) { accepted.complete(failure); });
     ranks_->listen();
     launch(work(), options().deadline);
   } catch (...) {
@@ -82,29 +75,10 @@ Awaitable<bool> SaveJob::take_turn() {
     throw Error(Errc::cancelled, title());
   }
   if (is_there) {
-    accepted_.set();
+    accepted().set();
     co_return false;
   }
-  const store::Destination* const target = files_.target();
-  SaveQueue::Entered entered;
-  const std::function<void()> enter_queue = [&] {
-    // Only rank 0 is certain to know the directory now. The others need it for nothing: their saves do not coalesce.
-    entered = services().saves.enter(self(), target != nullptr ? target->directory() : io::FileId());
-  };
-  if (ranks_->is_primary()) {
-    // Both in one step: two saves that had opposite orders in the two queues would wait for each other for ever.
-    ticket_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target->directory(),
-                                             target->name(), enter_queue);
-  } else {
-    enter_queue();
-  }
-  for (const std::shared_ptr<SaveJob>& earlier : entered.passed) {
-    if (earlier) {
-      earlier->yield_to(*this);
-    }
-  }
-  accepted_.set();
-  co_await entered.turn.wait();
+  co_await turn_.enter(self(), files_.target(), ranks_->is_primary()).wait();
   co_return true;
 }
 
@@ -168,7 +142,7 @@ Awaitable<> SaveJob::write() {
 
 Awaitable<> SaveJob::collect_votes() {
   co_await ranks_->collect_votes();
-  co_await ticket_->turn().wait();
+  co_await turn_.may_publish().wait();
 }
 
 Awaitable<> SaveJob::publish_and_close() {
@@ -242,11 +216,8 @@ void SaveJob::make_directory() {
   staged.may_publish = [this] { return protocol_.commit().begin_commit(); };
   staged.may_retire = [this] { return protocol_.commit().state() == joint::CommitState::State::committed; };
   staged.before_replacing = options().before_replacing;
-  staged.wait_for_lock = [this, from = std::optional<std::chrono::steady_clock::time_point>()]() mutable {
-    std::this_thread::sleep_for(kLookAtLock);
-    from = from ? from : services().clock.steady_now();
-    return services().clock.steady_now() - *from < kMaxWait &&
-           protocol_.commit().state() == joint::CommitState::State::running;
+  staged.wait_for_lock = [this, lock = store::LockWait(services().clock)]() mutable {
+    return lock.wait() && protocol_.commit().state() == joint::CommitState::State::running;
   };
   files_.create(std::move(staged));
   if (copy_) {
@@ -269,25 +240,13 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
   return digests;
 }
 
-store::Manifest SaveJob::describe() const {
-  if (copy_) {
-    return copy_->manifest();
-  }
-  store::Manifest manifest;
-  manifest.started = started_at_;
-  store::set_committed(manifest, services().clock.now());
-  manifest.world_size = static_cast<std::uint32_t>(services().coordinator.size());
-  files_.describe(manifest);
-  return manifest;
-}
-
 void SaveJob::publish() {
   const async::Gate::Visit inside = files_.enter();
   const std::vector<io::FileDigest> digests = digest_files();
   ranks_->require_announced(digests);
   files_.report().prepare(path(), digests, ranks_->others());
   ranks_->judge_division();
-  files_.staged().publish(describe(), digests, ranks_->others());
+  files_.staged().publish(copy_ ? copy_->manifest() : files_.describe(), digests, ranks_->others());
   meter().end_step(Step::retire);
 
   files_.report().add_unremoved(files_.staged().retirement_problem());
@@ -344,10 +303,10 @@ void SaveJob::close_directory() noexcept {
 }
 
 void SaveJob::clear_up() noexcept {
-  services().saves.leave(this);  // It may have been given up before it entered.
+  turn_.leave_context(*this);  // It may have been given up before it entered.
   checks_.reset();
   // Not earlier, even when given up: its rename may still be under way, and must not come after that of a later save.
-  ticket_.reset();
+  turn_.leave_target();
   ranks_->leave();
   if (leftover_.empty()) {
     return;

@@ -13,9 +13,9 @@
 #include "core/operation.hpp"
 #include "core/save_files.hpp"
 #include "core/save_ranks.hpp"
+#include "core/save_turn.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "joint/internal/save_protocol.hpp"
-#include "store/internal/publication_order.hpp"
 
 namespace cairn::core {
 
@@ -53,7 +53,7 @@ class SaveJob final : public Operation {
 
   /// Happens when it has its place among the saves of its target and of its context, or fails: was refused after the
   /// look at its target, or ended before that.
-  [[nodiscard]] const async::Event& accepted() const noexcept { return accepted_; }
+  [[nodiscard]] const async::Event& accepted() const noexcept { return turn_.accepted(); }
 
   [[nodiscard]] const SaveOptions& options() const noexcept { return files_.options(); }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return files_.path(); }
@@ -89,8 +89,6 @@ class SaveJob final : public Operation {
 
   /// Returns the digests of all files, when no handler was caught after the end of its background phase.
   [[nodiscard]] std::vector<io::FileDigest> digest_files();
-  /// Says what of a manifest publishing does not fill in.
-  [[nodiscard]] store::Manifest describe() const;
   void publish();
   void end_publish_step(store::PublishStep step);
 
@@ -103,20 +101,18 @@ class SaveJob final : public Operation {
   void refuse_effect() noexcept override { ranks_->refuse(protocol_.commit().stop()); }
   [[nodiscard]] SomeRanks missing_ranks() const override { return ranks_->missing(); }
   [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;
-  void make_way() noexcept override { services().saves.leave(this); }
+  void make_way() noexcept override { turn_.leave_context(*this); }
   void clear_up() noexcept override;
 
   [[nodiscard]] std::shared_ptr<SaveJob> self();
 
-  const std::string started_at_;
+  SaveTurn turn_;
   SaveFiles files_;
   joint::SaveProtocol protocol_;
   std::exception_ptr failure_;  // The first; then what it is told as.
   const std::unique_ptr<SaveRanks> ranks_;
   const std::unique_ptr<CheckpointCopy> copy_;  // Null: handlers are asked.
   std::unique_ptr<HandlerChecks> checks_;       // Null: handlers are trusted.
-  std::shared_ptr<store::PublicationOrder::Ticket> ticket_;
-  async::Event accepted_;
   std::string leftover_;  // What it could not remove, in words; set at its end, before the following.
   bool has_reported_leftover_ = false;
 };

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -52,6 +53,17 @@ CheckpointLock::CheckpointLock(const io::Directory& parent, std::string_view ent
 
 bool CheckpointLock::is_in_use() noexcept {
   return commit_.is_open() && commit_.syscalls().try_lock_use(commit_.fd(), false) == -EAGAIN;
+}
+
+bool LockWait::wait() {
+  constexpr std::chrono::milliseconds kPause{1};
+  constexpr std::chrono::seconds kMost{10};
+  begin_ = begin_ ? begin_ : clock_->steady_now();
+  if (clock_->steady_now() - *begin_ >= kMost) {
+    return false;
+  }
+  std::this_thread::sleep_for(kPause);
+  return true;
 }
 
 CheckpointHold::CheckpointHold(const io::Directory& checkpoint) {

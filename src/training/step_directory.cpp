@@ -11,7 +11,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -87,16 +86,13 @@ StepInfo info_of(const std::filesystem::path& root, std::uint64_t step, const Kn
   return info;
 }
 
-/// Others hold a checkpoint while they pin or replace it, or until its removal has begun: a moment, but on a slow disk.
+/// Takes the lock of a checkpoint, for which it waits a while; not held where somebody else kept it for longer.
 store::CheckpointLock wait_for_lock(const io::Directory& root, const std::string& entry, const Clock& clock) {
-  constexpr std::chrono::seconds kMost{10};
-  constexpr std::chrono::milliseconds kPause{1};
-  for (const auto begin = clock.steady_now();;) {
+  for (store::LockWait waiting(clock);;) {
     store::CheckpointLock checkpoint_lock(root, entry);
-    if (checkpoint_lock.is_held() || clock.steady_now() - begin >= kMost || !root.status(entry)) {
+    if (checkpoint_lock.is_held() || !root.status(entry) || !waiting.wait()) {
       return checkpoint_lock;
     }
-    std::this_thread::sleep_for(kPause);
   }
 }
 

@@ -194,6 +194,7 @@ struct Saved {
 
 Saved save_message(const fs::path& target, const Message& message, const SaveOptions& options,
                    const Context& context) {
+  fs::remove_all(target);  // A save that replaces 3 GB also removes them: that is the disk's own time.
   sync_file_system(target.parent_path());
   const MemoryBeyond memory;
   Saved saved;

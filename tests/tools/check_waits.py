@@ -31,7 +31,6 @@ MAY_BLOCK = {
     "src/coord/borrowed_caller_thread.cpp": "the one wait",
     "src/core/context.cpp": "a moment, when nothing is under way any more",
     "src/core/disk_calls.cpp": "for what has happened",
-    "src/core/save_job.cpp": "a moment, to try again, on a thread of the context's",
     "src/core/save_ranks.cpp": "on a thread of the context's",
     "src/core/services.cpp": "a moment, to try again",
     "src/flash/memory.cpp": "a moment, to try again, in a program of one process",
@@ -41,10 +40,10 @@ MAY_BLOCK = {
     "src/io/uring_ring.cpp": "a moment, to try again",
     "src/io/write_behind.cpp": OURS,
     "src/mpi/transport.cpp": OURS,
+    "src/store/checkpoint_lock.cpp": "a moment, to try again, on a thread of the context's",
     "src/store/verify.cpp": OURS,
     "src/tools/array_reader.cpp": OURS,
     "src/training/await_here.hpp": "lends",
-    "src/training/step_directory.cpp": "a moment, to try again",
     "src/training/worker.cpp": OURS,
 }
 PUBLIC_ONLY = "src/cli/"  # A program of one process.

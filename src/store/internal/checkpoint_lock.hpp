@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string_view>
 
+#include "base/internal/clock.hpp"
 #include "io/internal/file.hpp"
 
 namespace cairn::store {
@@ -28,6 +31,22 @@ class CheckpointLock {
  private:
   io::FileHandle commit_;
   bool is_held_ = true;
+};
+
+/// Waits for a CheckpointLock that somebody else has: others hold it while they pin or replace, or until a removal has
+/// begun, which takes a moment but on a slow disk.
+class LockWait {
+ public:
+  /// `clock` outlives this.
+  explicit LockWait(const Clock& clock) noexcept : clock_(&clock) {}
+
+  /// Blocks for a millisecond of real time. Returns whether it is worth another look: false from ten seconds after the
+  /// first call on.
+  [[nodiscard]] bool wait();
+
+ private:
+  const Clock* clock_;
+  std::optional<std::chrono::steady_clock::time_point> begin_;
 };
 
 /// Held by those who read a checkpoint for long, as many at once as there are: it is not removed meanwhile, but may be
