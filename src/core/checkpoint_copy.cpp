@@ -7,6 +7,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "core/drop_later.hpp"
 #include "store/internal/assembly.hpp"
 
@@ -20,6 +21,7 @@ CheckpointCopy::~CheckpointCopy() {
 
 bool CheckpointCopy::look() {
   const Services& services = operation_.services();
+  CAIRN_ASSERT(!original_, "the checkpoint to copy is opened once");
   original_ = std::make_unique<store::HeldCheckpoint>(services.checkpoint_store(),
                                                       services.disk.engine().syscalls(), from_);
   if (is_there()) {
@@ -52,6 +54,7 @@ void CheckpointCopy::make_directories() const {
 }
 
 std::vector<Awaitable<>> CheckpointCopy::copy() {
+  CAIRN_ASSERT(original_, "what is copied is held");
   std::vector<Awaitable<>> sharers;
   while (sharers.size() < std::min(manifest().files.size(), operation_.plane().sharers())) {
     sharers.push_back(copy_next());

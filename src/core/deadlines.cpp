@@ -3,9 +3,12 @@
 
 #include <utility>
 
+#include "base/internal/assert.hpp"
+
 namespace cairn::core {
 
 void Deadlines::at(async::Timers::TimePoint when, std::function<void()> call) {
+  CAIRN_ASSERT(call, "something happens at a deadline");
   const auto id = timers_.at(when, [&pool = pool_, call = std::move(call)] { pool.submit(call); });
   const MutexLock lock(mutex_);
   ids_.push_back(id);

@@ -15,6 +15,7 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/timers.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/services.hpp"
@@ -95,8 +96,9 @@ void run_or_wait(const std::shared_ptr<Services>& services, std::chrono::nanosec
     return;
   }
   const TimedCall call(services, deadline, std::move(work), std::move(give_up));
-  static_cast<void>(thread.wait(call.ended(), std::chrono::nanoseconds::max(), system_clock()));
-  call.ended().get();  // It has.
+  const bool has_ended = thread.wait(call.ended(), std::chrono::nanoseconds::max(), system_clock());
+  CAIRN_ASSERT(has_ended, "a wait without a limit ends when the call does");
+  call.ended().get();
 }
 
 Awaitable<> await_end(std::shared_ptr<Services> services, std::string what, std::chrono::nanoseconds deadline,

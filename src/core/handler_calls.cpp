@@ -11,6 +11,7 @@
 #include "cairn/contract/save_context.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
 
 namespace cairn::core {
 namespace {
@@ -23,6 +24,7 @@ std::string who(const SaveItem& item) {
 }  // namespace
 
 std::vector<Awaitable<>> HandlerCalls::stage() {
+  CAIRN_ASSERT(backgrounds_.empty(), "each handler is called once");
   backgrounds_.resize(files_.items().size());
   std::vector<Awaitable<>> phases;
   for (std::size_t i = 0; i < backgrounds_.size(); ++i) {
@@ -72,6 +74,7 @@ std::vector<Awaitable<>> HandlerCalls::finish() {
 
 Awaitable<> HandlerCalls::finish_item(std::size_t index) {
   const SaveItem& item = files_.items()[index];
+  CAIRN_ASSERT(backgrounds_[index].has_value(), "a background phase follows a blocking phase that has ended");
   Background<> background = std::move(*backgrounds_[index]);
   const bool has_background = background.valid();
   std::exception_ptr failure;

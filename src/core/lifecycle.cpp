@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
 
 namespace cairn::core {
@@ -25,6 +26,7 @@ bool Lifecycle::give_up() noexcept {
   if (phase_ != Phase::stopping) {
     return false;
   }
+  CAIRN_ASSERT(reason_.has_value(), "who is given up was told why before");
   phase_ = Phase::given_up;
   return true;
 }

@@ -8,6 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "core/drop_later.hpp"
 #include "store/internal/checkpointable_names.hpp"
 #include "store/internal/other_files.hpp"
@@ -97,6 +98,7 @@ std::optional<std::filesystem::path> SaveFiles::staged_path() const {
 std::unique_ptr<io::NewFile> SaveFiles::create_file(const std::string& relative,
                                                     const io::NewFileOptions& options) {
   const async::Gate::Visit inside = enter();
+  CAIRN_ASSERT(staged_, "files are made in a checkpoint that is there");
   return staged_->create_file(relative, options);
 }
 
@@ -112,6 +114,7 @@ void SaveFiles::adopt_file(const std::string& relative) {
 void SaveFiles::record_id(const std::string& directory, std::string_view id) {
   const auto item = std::find_if(items_.begin(), items_.end(),
                                  [&](const SaveItem& each) { return each.directory == directory; });
+  CAIRN_ASSERT(item != items_.end(), "an id is recorded for a checkpointable of this save");
   if (!item->registration.handler->has_id(id)) {
     throw Error(Errc::invalid_argument, fmt::format("'{}' (handler {}) does not have the id '{}'",
                                                     item->checkpointable.name(), item->handler_id, id));
@@ -142,6 +145,7 @@ async::Gate::Visit SaveFiles::enter() const {
 }
 
 void SaveFiles::create(store::StagedOptions options) {
+  CAIRN_ASSERT(target_ && !staged_, "a save makes one checkpoint, after the look at its target");
   staged_ = target_->create(operation_.engine(), std::move(options));
   for (const SaveItem& item : items_) {
     staged_->make_directory(item.directory);
@@ -149,6 +153,7 @@ void SaveFiles::create(store::StagedOptions options) {
 }
 
 void SaveFiles::join(store::JoinOptions options) {
+  CAIRN_ASSERT(target_ && !staged_, "a rank joins one checkpoint, which it has found");
   staged_ = target_->join(operation_.engine(), std::move(options));
 }
 
@@ -188,6 +193,9 @@ std::vector<io::FileDigest> SaveFiles::take_digests(bool finds_others,
   }
   const auto by_path = [](const io::FileDigest& a, const io::FileDigest& b) { return a.path < b.path; };
   std::sort(digests.begin(), digests.end(), by_path);
+  const auto same_path = [](const io::FileDigest& a, const io::FileDigest& b) { return a.path == b.path; };
+  CAIRN_ASSERT(std::adjacent_find(digests.begin(), digests.end(), same_path) == digests.end(),
+               "a file has one digest");
   return digests;
 }
 

@@ -10,6 +10,7 @@
 #include "cairn/async/awaitable.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/assert.hpp"
 #include "core/handler_calls.hpp"
 #include "store/internal/checkpoint_lock.hpp"
 
@@ -241,6 +242,7 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
 }
 
 void SaveJob::publish() {
+  CAIRN_ASSERT(ranks_->is_primary(), "rank 0 publishes");
   const async::Gate::Visit inside = files_.enter();
   const std::vector<io::FileDigest> digests = digest_files();
   ranks_->require_announced(digests);
@@ -272,6 +274,7 @@ void SaveJob::end_publish_step(store::PublishStep step) {
 }
 
 Awaitable<> SaveJob::prepare() {
+  CAIRN_ASSERT(!ranks_->is_primary(), "who prepares does not publish");
   std::function<void()> prepare = [this] {
     const async::Gate::Visit inside = files_.enter();
     const std::vector<io::FileDigest> digests = digest_files();
@@ -285,6 +288,7 @@ Awaitable<> SaveJob::prepare() {
 }
 
 void SaveJob::clean_up() {
+  CAIRN_ASSERT(failure_, "a save cleans up after a failure");
   files_.abandon();
   leftover_ = files_.abandonment_problem();
   has_reported_leftover_ = !async::is_cancelled(failure_);  // Else its reason is told in its place.
@@ -350,6 +354,7 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
 }
 
 void SaveJob::yield_to(const SaveJob& newer) {
+  CAIRN_ASSERT(this != &newer, "a save yields to another one");
   if (protocol_.commit().state() ==
       joint::CommitState::State::running) {  // Not `commit_.stop`: the reason comes first.
     stop(Errc::superseded, fmt::format("the save of {} is newer", newer.path().string()));

@@ -8,6 +8,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
+
 namespace cairn::core {
 
 void SaveReport::add_problem(const std::string& problem) noexcept {
@@ -25,6 +27,7 @@ void SaveReport::count_problem(const std::string& words, std::uint64_t count) no
     problem.place = result_.problems.size();
     result_.problems.emplace_back();
   }
+  CAIRN_ASSERT(problem.place < result_.problems.size(), "a problem that is counted keeps its place");
   problem.count += count;
   result_.problems[problem.place] = fmt::format("{}: {}", words, problem.count);
 }

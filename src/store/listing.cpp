@@ -19,6 +19,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/store/reports.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/natural_order.hpp"
 #include "store/commit_record.hpp"
 #include "store/directory_scan.hpp"
@@ -76,6 +77,7 @@ struct Obstacle {
 
 /// Readers take nothing for a checkpoint that lies below a later generation with a COMMIT, sound or not.
 void mark_obstructed(const std::vector<ScannedEntry>& scanned, std::vector<FoundCheckpoint>& found) {
+  CAIRN_ASSERT(scanned.size() == found.size(), "each entry that was scanned has its answer");
   std::map<std::string, Obstacle, std::less<>> obstacles;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const GenerationName parsed = parse_generation(found[i].entry);
@@ -186,6 +188,7 @@ std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
   std::vector<NamedCheckpoint> found;
   found.reserve(highest.size());
   for (auto& [name, of_name] : highest) {
+    CAIRN_ASSERT(of_name.first >= 1 && !of_name.second.empty(), "a checkpoint that is listed has an entry");
     const bool is_alone = of_name.second == name && !accompanied.contains(name);
     found.push_back({name, std::move(of_name.second), is_alone});
   }

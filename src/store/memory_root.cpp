@@ -12,6 +12,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/mutex.hpp"
 #include "base/internal/per_process.hpp"
 #include "base/internal/probe.hpp"
@@ -77,14 +78,14 @@ std::shared_ptr<MemoryRoot> MemoryRoot::claim(io::Directory root, std::uint32_t 
   const io::FileId id = look_at(root).id;
   const Key key(id.device, id.inode);
   Table& table = Table::of_process();
+  std::shared_ptr<MemoryRoot> made;  // Before the lock, which its end takes, too.
   const MutexLock lock(table.mutex);
   if (table.roots.contains(key)) {
     throw Error(Errc::invalid_argument, fmt::format("this process fills {} already", root.path().string()));
   }
   auto claim = std::make_unique<ProgramClaim>(root, rank, random);
   io::Directory spare = make_spare_folder(root);
-  std::shared_ptr<MemoryRoot> made(
-      new MemoryRoot(std::move(root), key, std::move(claim), std::move(spare), mark->limit_bytes));
+  made.reset(new MemoryRoot(std::move(root), key, std::move(claim), std::move(spare), mark->limit_bytes));
   table.roots.emplace(key, made);
   return made;
 }
@@ -172,7 +173,8 @@ std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const i
   }
   options.is_filled_in_place = true;
   options.mappings = &mappings_;
-  const std::size_t slash = relative.rfind('/');  // Each lies in the directory of its checkpointable.
+  const std::size_t slash = relative.rfind('/');
+  CAIRN_ASSERT(slash != std::string_view::npos, "each file lies in the directory of its checkpointable");
   const std::string name(relative.substr(slash + 1));
   const io::Directory at = directory.open_directory(relative.substr(0, slash));
   const auto is_in_use = [this](io::FileId file) { return mappings_.is_in_use(file); };

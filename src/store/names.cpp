@@ -12,6 +12,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::store {
@@ -24,6 +25,7 @@ constexpr std::size_t kUuidChars = 36;
 }  // namespace
 
 std::string temporary_name(std::string_view name, const Uuid& uuid) {
+  CAIRN_ASSERT(name.find('/') == std::string_view::npos, "a temporary lies beside what it becomes");
   return fmt::format("{}{}-{}", kTemporaryPrefix, name, to_string(uuid));
 }
 
@@ -58,6 +60,7 @@ std::optional<ReservedKind> reserved_kind(std::string_view name) {
 }
 
 std::string generation_name(std::string_view name, std::uint32_t generation) {
+  CAIRN_ASSERT(generation >= 1, "generations are counted from 1");
   return generation == 1 ? std::string(name) : fmt::format("{}.g{}", name, generation);
 }
 
@@ -109,6 +112,8 @@ std::vector<std::uint32_t> list_generations(const io::Directory& parent, std::st
     }
   }
   std::sort(generations.begin(), generations.end(), std::greater<>());
+  CAIRN_ASSERT(std::adjacent_find(generations.begin(), generations.end()) == generations.end(),
+               "a directory has one entry for each generation");
   return generations;
 }
 

@@ -14,6 +14,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::store {
@@ -85,7 +86,9 @@ class Digester {
           Errc::handler_failed,
           fmt::format("'{}' is still being written: it had {} bytes, and now has {}", relative, bytes, now));
     }
-    return hasher.finish(relative);
+    io::FileDigest digest = hasher.finish(relative);
+    CAIRN_ASSERT(digest.size_bytes == bytes, "a file that is hashed is hashed whole");
+    return digest;
   }
 
  private:

@@ -409,6 +409,7 @@ bool PartsDirectory::remove_whole(const RandomSource& random, RemovalReport& rep
 }
 
 std::string PartsDirectory::remove_one(std::size_t number, const RandomSource& random) const {
+  CAIRN_ASSERT(mark_.has_value(), "a part is removed by who has marked the parts");
   const std::string name = part_name(number);
   const io::Directory part = directory_.open_directory(name);
   std::string current = trash_name(name, make_uuid(random));

@@ -14,6 +14,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/packed.hpp"
 #include "base/internal/probe.hpp"
 #include "io/internal/check.hpp"
@@ -82,6 +83,7 @@ std::string encode_claim(const ClaimRecord& record) {
   put(bytes, record.left_step.value_or(kNoStep));
   put(bytes, std::uint32_t{record.has_ended});
   put(bytes, std::uint32_t{0});
+  CAIRN_ASSERT(bytes.size() == kHashedBytes, "the hash is of all that stands before it");
   put(bytes, hash_of(bytes));
   bytes.resize(kClaimBytes);
   return bytes;
@@ -139,6 +141,7 @@ ProgramClaim::ProgramClaim(const io::Directory& root, std::uint32_t rank, const 
 }
 
 void ProgramClaim::renew() const {
+  CAIRN_ASSERT(!record_.has_ended, "a program that has ended fills nothing any more");
   io::Syscalls& syscalls = file_.syscalls();
   const int locked = syscalls.try_lock_for_process(file_.fd());
   const std::optional<ClaimRecord> holder = read_record(file_, path_);

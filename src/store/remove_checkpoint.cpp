@@ -61,6 +61,8 @@ struct Generation {
 /// Returns those of `generations` that are there, the highest first.
 std::vector<Generation> find_generations(const io::Directory& parent, const Target& target,
                                          const std::vector<std::uint32_t>& generations) {
+  CAIRN_ASSERT(std::is_sorted(generations.rbegin(), generations.rend()),
+               "the highest generation comes first");
   std::vector<Generation> found;
   for (const std::uint32_t generation : generations) {
     if (generation == 1) {

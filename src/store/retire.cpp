@@ -136,6 +136,7 @@ std::string retire(const io::Directory& parent, const std::string& name, std::st
                    const io::Directory& directory, Retirement why, const RandomSource& random) {
   const Uuid uuid = make_uuid(random);
   const std::string aside = why == Retirement::removed ? trash_name(base, uuid) : temporary_name(base, uuid);
+  CAIRN_ASSERT(parse_reserved(aside), "recovery knows by its name what was retired");
   set_aside(parent, name, aside, directory);
   parent.sync();
   return remove_retired(parent, aside, directory);

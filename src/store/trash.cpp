@@ -10,6 +10,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
 #include "store/retire.hpp"
 
@@ -35,7 +36,8 @@ void remove_one(const io::Directory& parent, const std::string& name) {
 
 void Trash::begin(const std::string& name) {
   const MutexLock lock(mutex_);
-  is_at_work_[name] = true;
+  const bool is_new = is_at_work_.emplace(name, true).second;
+  CAIRN_ASSERT(is_new, "what is removed has a name of its own");
 }
 
 void Trash::end(const std::string& name) noexcept {

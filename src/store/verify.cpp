@@ -222,6 +222,7 @@ void Check::tell_progress() {
   if (!options_.progress) {
     return;
   }
+  CAIRN_ASSERT(checked_bytes_ <= total_bytes_, "no more is checked than there is");
   VerifyProgress progress{total_bytes_, checked_bytes_, 0};
   {
     const MutexLock lock(mutex_);
@@ -240,6 +241,7 @@ std::span<const FileEntry* const> Check::take() {
     }
     ++next_;
   }
+  CAIRN_ASSERT(next_ > begin || next_ == wanted_.size(), "a visit takes a file while there are any");
   return std::span(wanted_).subspan(begin, next_ - begin);
 }
 

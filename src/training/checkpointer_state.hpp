@@ -44,7 +44,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankSchedule>(options.save, options.preemption, coordinator(), clock,
-                                                       options.preemption_margin, given_root);
+                                                       options.preemption_margin, given_root,
+                                                       context.options().random);
     }
   }
 

@@ -2,9 +2,10 @@
 #include "training/rank_schedule.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <limits>
-#include <random>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -27,6 +28,13 @@ constexpr std::chrono::milliseconds kAskAgain{100};
 /// All ranks hear that rank 0 has nothing new: so often is enough, however many ask.
 constexpr std::chrono::milliseconds kAnswerAgain{50};
 constexpr std::uint64_t kLastStep = std::numeric_limits<std::uint64_t>::max();
+
+/// Draws what names a Checkpointer; never 0.
+std::uint64_t draw_line(const store::RandomSource& random) {
+  std::uint64_t line = 0;
+  random(std::as_writable_bytes(std::span(&line, 1)));
+  return line | 1U;
+}
 
 /// Returns the part of a moment that every rank sees alike.
 SaveMoment alike(const SaveMoment& here, bool is_preempted) {
@@ -85,12 +93,13 @@ bool RankSchedule::append(Notice& known, const Notice& more) {
 
 RankSchedule::RankSchedule(const SavePolicy& policy, const PreemptionGuard* preemption,
                            coord::Coordinator& coordinator, const Clock& clock, std::uint64_t margin,
-                           const std::filesystem::path& root)
+                           const std::filesystem::path& root, const store::RandomSource& random)
     : policy_(policy),
       preemption_(preemption),
       coordinator_(coordinator),
       clock_(clock),
       margin_(std::clamp<std::uint64_t>(margin, 1, kMostAhead)),
+      line_(draw_line(random)),
       topic_("cairn.training " + root.string()),
       listening_(coordinator_.listen(
           topic_, [this](std::size_t from, std::string_view text) { hear(from, text); })) {}
@@ -319,7 +328,7 @@ SaveMoment RankSchedule::predict(const SaveMoment& here, Step step, std::optiona
 /// rank goes on without a lease.
 RankSchedule::Notice RankSchedule::extend(Step step) {
   if (leased_.line == 0) {
-    leased_.line = 1ULL + std::random_device()();
+    leased_.line = line_;
     heard_ = clock_.steady_now();
     for (std::size_t rank = 1; rank < coordinator_.size(); ++rank) {
       silent_.insert(rank);

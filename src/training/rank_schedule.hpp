@@ -22,6 +22,7 @@
 #include "async/internal/event.hpp"
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::training {
 
@@ -43,9 +44,10 @@ namespace cairn::training {
 /// Threads: `decide` and `go_back` by one thread at a time, on each rank for the same steps; the rest from any.
 class RankSchedule {
  public:
-  /// All but the last two are the caller's and outlive this. `margin`: see CheckpointerOptions::preemption_margin.
+  /// All but the last three are the caller's and outlive this. `margin`: see CheckpointerOptions::preemption_margin.
   RankSchedule(const SavePolicy& policy, const PreemptionGuard* preemption, coord::Coordinator& coordinator,
-               const Clock& clock, std::uint64_t margin, const std::filesystem::path& root);
+               const Clock& clock, std::uint64_t margin, const std::filesystem::path& root,
+               const store::RandomSource& random);
 
   /// Returns whether to save `here.step`: the same on all ranks. `is_forced`: it is saved whatever the policy says.
   ///
@@ -112,6 +114,7 @@ class RankSchedule {
   coord::Coordinator& coordinator_;
   const Clock& clock_;
   const std::uint64_t margin_;
+  const std::uint64_t line_;  // As Notice has it, of what rank 0 leases.
   const std::string topic_;
 
   mutable Mutex mutex_;

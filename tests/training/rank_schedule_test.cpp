@@ -76,8 +76,9 @@ class Leases : public ::testing::Test {
   void make_one(std::size_t rank, std::uint64_t margin = 2, std::optional<std::size_t> guarded = {}) {
     Rank& each = ranks_[rank];
     each.schedule = nullptr;
-    each.schedule = std::make_unique<RankSchedule>(policy_, guarded == rank ? &guard_ : nullptr,
-                                                   *each.coordinator, each.clock, margin, "run");
+    each.schedule =
+        std::make_unique<RankSchedule>(policy_, guarded == rank ? &guard_ : nullptr, *each.coordinator,
+                                       each.clock, margin, "run", store::system_random);
   }
 
   bool decide(std::size_t rank, std::uint64_t step, bool is_forced = false) {

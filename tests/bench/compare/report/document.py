@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from report.measures import Results, behind
 from report.table import Table, all_tables, left_out
 
 BEGIN = "<!-- compare:begin -->"
 END = "<!-- compare:end -->"
+COLUMNS = 120  # Of prose in docs.
 
 
 def _escape(text: str) -> str:
@@ -29,12 +32,13 @@ def _settings(results: Results) -> str:
     caches = "the page cache was emptied"
     if not settings["caches_dropped"]:
         caches = "the files were taken out of the page cache"
-    return (
+    text = (
         f"Measured on {results['date']}: {settings['runs']} rounds at scale {settings['scale']:g}; before "
         f"cold loads {caches}; one round only for who took more than {settings['patience_s']:g} s for it; "
         f"{settings['timeout_s']:g} s at most for one operation. Cells are medians, in brackets the least and the most, "
         "then how many times the median of Cairn with copies that is."
     )
+    return textwrap.fill(text, COLUMNS)
 
 
 def markdown(results: Results) -> str:
@@ -45,7 +49,7 @@ def markdown(results: Results) -> str:
     parts = [
         _settings(results),
         "\n".join(facts),
-        *filter(None, [left_out(results)]),
+        *(textwrap.fill(text, COLUMNS) for text in [left_out(results)] if text),
         *(_table(table) for table in all_tables(results)),
         "### Where a peer is ahead of Cairn",
         "\n".join(ahead),
