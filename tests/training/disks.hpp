@@ -8,6 +8,7 @@
 
 #include "io/faulty_syscalls.hpp"
 #include "support/held_syscalls.hpp"
+#include "support/unsynced_syscalls.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn::testing {
@@ -37,7 +38,7 @@ class HeldCheckpointers : public Checkpointers {
   std::shared_ptr<HeldSyscalls> disk_;
 };
 
-/// With a file system that fails as tests say.
+/// With a file system that fails as tests say, and syncs nothing: tests try each of its calls.
 class FaultyCheckpointers : public Checkpointers {
  protected:
   static ContextOptions faulty(std::shared_ptr<io::FaultySyscalls> disk) {
@@ -46,7 +47,7 @@ class FaultyCheckpointers : public Checkpointers {
     return options;
   }
 
-  FaultyCheckpointers() : FaultyCheckpointers(std::make_shared<io::FaultySyscalls>()) {}
+  FaultyCheckpointers() : FaultyCheckpointers(std::make_shared<io::FaultySyscalls>(unsynced_syscalls())) {}
   explicit FaultyCheckpointers(std::shared_ptr<io::FaultySyscalls> disk)
       : Checkpointers(faulty(disk)), disk_(std::move(disk)) {}
 
