@@ -197,6 +197,18 @@ TEST(EncodeManifest, RefusesWhatCouldNotBeRead) {
               Fails(Errc::invalid_argument, HasSubstr("../x")));
 }
 
+TEST(EncodeManifest, RefusesRanksAndTimesThatThereAreNot) {
+  Manifest of_rank = full_manifest();
+  of_rank.files[1].rank = 2;
+  Manifest later = full_manifest();
+  later.committed_nanoseconds = 1'000'000'000;
+
+  EXPECT_THAT([&] { static_cast<void>(encode_manifest(of_rank)); },
+              Fails(Errc::invalid_argument, HasSubstr("there is no rank 2 of 2")));
+  EXPECT_THAT([&] { static_cast<void>(encode_manifest(later)); },
+              Fails(Errc::invalid_argument, HasSubstr("a second or more")));
+}
+
 TEST(EncodeManifest, RefusesNamesThatAreNoUtf8) {
   Manifest manifest = full_manifest();
   manifest.checkpointables[0].name = "\xff";
