@@ -76,6 +76,15 @@ TEST_F(CommittedDirectoryTest, TakesADigestWithoutALookAtTheOtherFiles) {
   EXPECT_EQ(two.digest("state/b").chunks, digests[1].chunks);
 }
 
+TEST_F(CommittedDirectoryTest, IsNotTheManifestOfAnotherCommit) {
+  CommitRecord commit = decode_commit(read_text(target_ / "COMMIT"), "COMMIT");
+  commit.uuid = make_uuid(system_random);
+  write_text(target_ / "COMMIT", encode_commit(commit));
+
+  EXPECT_THAT([this] { open(); },
+              Fails(Errc::malformed_metadata, HasSubstr("the uuid is not the one in COMMIT")));
+}
+
 TEST_F(CommittedDirectoryTest, FollowsALinkToACheckpoint) {
   std::filesystem::create_directory_symlink("step", temp_ / "latest");
 

@@ -108,6 +108,16 @@ TEST_F(ForeignContents, OutliveARemovalWhereTheyWere) {
   EXPECT_TRUE(reserved().empty());
 }
 
+TEST_F(ForeignContents, AreNamedUpToTen) {
+  save_sample(*engine_, temp_ / "many", "sample");
+  for (int i = 0; i < 12; ++i) {
+    write_text(temp_ / "many" / ("notes" + std::to_string(i)), "mine");
+  }
+
+  EXPECT_THAT(remove_checkpoint(io::posix_syscalls(), temp_ / "many").kept,
+              ElementsAre(HasSubstr("and 2 more")));
+}
+
 TEST_F(ForeignContents, AreNoCheckpointAfterARemoval) {
   remove_checkpoint(syscalls_, target_);
 

@@ -286,6 +286,28 @@ TEST_F(Listing, IsCommittedSaysWhatIsACheckpoint) {
   EXPECT_FALSE(is("."));
 }
 
+TEST_F(Listing, IsCommittedDoesNotGuessWhereTheDiskFails) {
+  save("step");
+  for (const io::Call call : {io::Call::open, io::Call::read}) {
+    io::FaultySyscalls faulty;
+    faulty.plan({.call = call, .first = 1, .count = io::kForEver, .result = -EIO});
+
+    EXPECT_THAT([&] { static_cast<void>(is_committed(faulty, temp_ / "step")); },
+                FailsWithErrno(EIO, HasSubstr(temp_.path().string())));
+  }
+}
+
+TEST_F(Listing, OfGenerationsKnowsTheNameWhereTheRootMayNotBeRead) {
+  save("step");
+  io::FaultySyscalls faulty;
+  faulty.plan({.call = io::Call::list, .first = 1, .count = io::kForEver, .result = -EACCES});
+  const io::Directory root = open_root(faulty, temp_.path());
+
+  EXPECT_THAT(list_generations(root, "step"), ElementsAre(1U));
+  EXPECT_THAT(list_generations(root, "other"), IsEmpty());
+  EXPECT_EQ(list_if_allowed(root), std::nullopt);
+}
+
 TEST(CommitTimeText, IsReadToTheNanosecond) {
   using namespace std::chrono;  // NOLINT: its literals are the point.
 

@@ -252,6 +252,31 @@ TEST_F(Verify, CountsTheProblemsThatItDoesNotKeep) {
   EXPECT_EQ(report.problem_count, 2u);
 }
 
+TEST_F(Verify, CountsTheForeignFilesThatItDoesNotKeep) {
+  for (const char* name : {"a", "b", "c"}) {
+    write_text(path_ / name, "");
+  }
+  VerifyOptions options;
+  options.max_problems = 2;
+
+  const VerifyReport report = check(options);
+
+  EXPECT_THAT(report.foreign, ::testing::SizeIs(2));
+  EXPECT_EQ(report.foreign_count, 3U);
+}
+
+TEST_F(Verify, NamesADirectoryThatCannotBeRead) {
+  io::FaultySyscalls syscalls;
+  syscalls.plan(
+      {.call = io::Call::list, .first = 2, .count = io::kForEver, .result = -EIO});  // Behind the root.
+
+  const VerifyReport report = verify(syscalls, path_, {});
+
+  ASSERT_THAT(report.problems, ::testing::SizeIs(1));
+  EXPECT_EQ(report.problems.front().damage, Damage::unreadable);
+  EXPECT_THAT(report.problems.front().text, HasSubstr(path_.string()));
+}
+
 TEST_F(Verify, FindsTheSameWithAnyNumberOfThreads) {
   save_sample(*engine_, directory_ / "large", std::string(17 * io::kChunkBytes, 'y'));
   path_ = directory_ / "large";
