@@ -56,6 +56,13 @@ TEST_F(AssemblyTest, LinksAFileOfAnotherCheckpoint) {
   EXPECT_EQ(fs::hard_link_count(target() / "state" / "data"), 2u);
 }
 
+TEST_F(AssemblyTest, LinksNoFileThatLiesInNoCheckpointablesDirectory) {
+  StagedDirectory staged = stage();
+
+  EXPECT_THAT([&] { static_cast<void>(staged.link_file("data", *source()->directory())); },
+              Fails(Errc::malformed_metadata, HasSubstr("'data' lies in no checkpointable's directory")));
+}
+
 TEST_F(AssemblyTest, CopiesAFileOfAnotherCheckpoint) {
   StagedDirectory staged = stage();
   Assembly assembly(own_, staged);

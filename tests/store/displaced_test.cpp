@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
 #include "store/internal/uuid.hpp"
@@ -66,6 +69,27 @@ TEST_F(DisplacedCheckpoint, IsPutBackWhereNothingHasReplacedIt) {
   EXPECT_FALSE(entry.has_failed) << entry.note;
   EXPECT_EQ(load_sample(target_), "x");
   EXPECT_FALSE(exists(name));
+}
+
+TEST_F(DisplacedCheckpoint, IsNotMadeOfOneThatSomebodyElseHolds) {
+  save_sample(*engine_, target_, "old");
+  const io::Directory parent = io::Directory::open(io::posix_syscalls(), temp_.path());
+  auto held = std::make_unique<CheckpointLock>(parent, "step");
+  ASSERT_TRUE(held->is_held());
+  StagedOptions options = overwriting();
+  options.before_replacing = [] {};
+  EXPECT_THAT([&] { save_sample(*engine_, target_, "new", options); },
+              testing::FailsWithErrno(EBUSY, HasSubstr("being pinned or removed by somebody else")));
+  int waits = 0;
+  options.wait_for_lock = [&] {
+    held = ++waits == 3 ? nullptr : std::move(held);
+    return true;
+  };
+
+  save_sample(*engine_, target_, "new", options);
+
+  EXPECT_EQ(waits, 3);
+  EXPECT_EQ(load_sample(target_), "new");
 }
 
 TEST_F(DisplacedCheckpoint, IsPutBackWhereARenameMayReplace) {

@@ -18,7 +18,6 @@
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/syscalls.hpp"
-#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/uuid.hpp"
@@ -384,36 +383,6 @@ TEST_F(StagedDirectoryOverwrite, DropsAReaderNothingHalf) {
   save_sample(*engine_, temp_ / "step", "new", overwriting());
 
   EXPECT_THAT([&] { static_cast<void>(reader.read_verified("state/data", 100)); }, Fails(Errc::not_found));
-}
-
-TEST_F(StagedDirectoryTest, DoesNotReplaceWhatSomebodyElseHolds) {
-  save_sample(*engine_, temp_ / "step", "old");
-  const io::Directory parent = io::Directory::open(io::posix_syscalls(), temp_.path());
-  auto held = std::make_unique<CheckpointLock>(parent, "step");
-  ASSERT_TRUE(held->is_held());
-  StagedOptions options = overwriting();
-  options.before_replacing = [] {};
-  EXPECT_THAT([&] { save_sample(*engine_, temp_ / "step", "new", options); },
-              FailsWithErrno(EBUSY, HasSubstr("being pinned or removed by somebody else")));
-  int waits = 0;
-  options.wait_for_lock = [&] {
-    held = ++waits == 3 ? nullptr : std::move(held);
-    return true;
-  };
-
-  save_sample(*engine_, temp_ / "step", "new", options);
-
-  EXPECT_EQ(waits, 3);
-  EXPECT_EQ(load_sample(temp_ / "step"), "new");
-}
-
-TEST_F(StagedDirectoryTest, LinksNoFileThatLiesInNoCheckpointablesDirectory) {
-  save_sample(*engine_, temp_ / "old", "old");
-  const io::Directory old = io::Directory::open(io::posix_syscalls(), temp_ / "old");
-  StagedDirectory staged = create(temp_ / "step");
-
-  EXPECT_THAT([&] { static_cast<void>(staged.link_file("data", old)); },
-              Fails(Errc::malformed_metadata, HasSubstr("'data' lies in no checkpointable's directory")));
 }
 
 /// A save that was given up before it could be seen: in each of the ways to publish.

@@ -22,13 +22,15 @@
 namespace cairn::verdicts {
 namespace {
 
-/// A folder in memory where the machine has one: a program makes thousands of syncs.
+/// A file system in memory where the machine has one: a program makes thousands of syncs.
+std::filesystem::path memory_path() {
+  return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
+}
+
 class Folder {
  public:
-  Folder() {
-    std::string pattern =
-        (::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path().string()) +
-        std::string("/cairn-verdicts-XXXXXX");
+  explicit Folder(const std::filesystem::path& parent) {
+    std::string pattern = parent / "cairn-verdicts-XXXXXX";
     if (::mkdtemp(pattern.data()) == nullptr) {
       throw_errno(errno, "mkdtemp", pattern);
     }
@@ -53,10 +55,10 @@ void add(std::map<std::string, std::uint64_t>& sum, const std::map<std::string, 
   }
 }
 
-void play_one(std::uint64_t seed, const std::filesystem::path& folder, Observer& observer, Figures& figures) {
-  const Program program(seed);
+void play_one(const Program& program, const std::filesystem::path& folder, Observer& observer,
+              Figures& figures) {
   const auto clock = std::make_shared<HarnessClock>(program.is_manual);
-  const auto journal = std::make_shared<Journal>(seed, clock);
+  const auto journal = std::make_shared<Journal>(program.seed, clock);
   std::unique_ptr<Player> player;
   Timekeeper timekeeper(*clock, [&](const std::string& why) {
     report_hang(fmt::format("verdicts: {}\n{}{}{}", why, journal->describe(),
@@ -97,14 +99,18 @@ std::string Figures::describe() const {
 }
 
 Figures play_programs(std::uint64_t first_seed, std::uint64_t count) {
-  const Folder folder;
+  const Folder in_memory(memory_path());
+  const Folder on_disk(std::filesystem::temp_directory_path());
   Observer observer;
   Figures figures;
   figures.first_seed = first_seed;
   const std::uint64_t touches = GuardedMemory::the().touches();
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::filesystem::path own = folder.path() / std::to_string(first_seed + i);
-    play_one(first_seed + i, own, observer, figures);
+    const Program program(first_seed + i);
+    // Only on a disk are files written past the page cache, from the caller's own memory.
+    const Folder& folder = program.theme == Theme::memory ? on_disk : in_memory;
+    const std::filesystem::path own = folder.path() / std::to_string(program.seed);
+    play_one(program, own, observer, figures);
     std::filesystem::remove_all(own);
   }
   figures.lies = std::accumulate(figures.kinds.begin(), figures.kinds.end(), std::uint64_t{0},
