@@ -62,7 +62,9 @@ MemoryRoot::MemoryRoot(io::Directory root, Key key, std::unique_ptr<ProgramClaim
     : root_(std::move(root)),
       key_(std::move(key)),
       claim_(std::move(claim)),
-      spare_(std::move(spare), limit_bytes) {}
+      spare_(std::move(spare), limit_bytes) {
+  CAIRN_ASSERT(claim_, "a memory is filled by who has claimed it");
+}
 
 std::shared_ptr<MemoryRoot> MemoryRoot::claim(io::Directory root, std::uint32_t rank,
                                               const RandomSource& random) {
