@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -218,6 +219,31 @@ TEST_F(MemoryRoots, TakeNoFileWithHoles) {
   save("1", 'a');
 
   EXPECT_NE(inode_at(file_of("1")), inode);
+}
+
+TEST_F(MemoryRoots, MakeANewFileWhereTheSpareOneHasChangedMeanwhile) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  const std::function<void(const std::filesystem::path&)> cut = [](const auto& spare) {
+    std::filesystem::resize_file(spare, 1);
+  };
+  const std::function<void(const std::filesystem::path&)> take = [](const auto& spare) {
+    std::filesystem::remove(spare);
+  };
+  for (const auto& change : {cut, take}) {
+    save("1", 'a');
+    remove("1");
+    StagedDirectory staged = stage("2");  // It looks at what is spare.
+    ASSERT_EQ(spare_files(), 1u);
+    change(std::filesystem::directory_iterator(root_ / ".cairn-spare")->path());
+
+    EXPECT_EQ(create_file(staged)->memory().size(), kBytes);
+
+    staged.abandon();
+    std::filesystem::remove_all(root_ / "1");
+    for (const auto& spare : std::filesystem::directory_iterator(root_ / ".cairn-spare")) {
+      std::filesystem::remove(spare);
+    }
+  }
 }
 
 TEST_F(MemoryRoots, KeepNoMoreThanTheirLimit) {

@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -403,6 +406,26 @@ TEST_F(Verify, EndsWithWhatTheProgressCallbackThrows) {
   options.progress = [](const VerifyProgress&) { throw std::runtime_error("enough"); };
 
   EXPECT_THROW(static_cast<void>(check(options)), std::runtime_error);
+}
+
+TEST_F(Verify, EndsInTheMiddleWithWhatTheProgressCallbackThrows) {
+  class SlowReads : public testing::ForwardingSyscalls {
+   protected:
+    std::int64_t pass(const testing::PassingCall& call) noexcept override {
+      const bool is_read = call.kind == testing::CallKind::read;
+      std::this_thread::sleep_for(std::chrono::milliseconds(is_read ? 100 : 0));
+      return call.make();
+    }
+  };
+  SlowReads slow;
+  VerifyOptions options;
+  options.threads = 1;
+  options.progress = [](const VerifyProgress& progress) {
+    EXPECT_LT(progress.checked_bytes, progress.total_bytes);
+    throw std::runtime_error("enough");
+  };
+
+  EXPECT_THROW(static_cast<void>(verify(slow, path_, options)), std::runtime_error);
 }
 
 TEST_F(Verify, RefusesADirectoryWithoutCommit) {
