@@ -73,6 +73,30 @@ TEST_F(SourceInAnUnlistableDirectory, IsToldFromADirectoryOfCheckpoints) {
               Fails(Errc::not_committed, AllOf(HasSubstr("it holds some"), HasSubstr("step"))));
 }
 
+TEST(SourceUnderANameOfCairns, IsNotCommitted) {
+  const testing::TempDir temp;
+  for (const char* name : {".tmp-step", ".trash-step"}) {
+    std::filesystem::create_directories(temp / name / "state");
+    testing::write_text(temp / name / "state/data.safetensors", "1");
+    for (const auto& path : {temp / name, temp / name / "state"}) {
+      EXPECT_THAT([&] { static_cast<void>(open_source(io::posix_syscalls(), path)); },
+                  Fails(Errc::not_committed, HasSubstr(path.string())));
+    }
+  }
+}
+
+TEST(ForeignSource, OfAListHasTheFilesBesideItAndOfAnotherJsonFileItAlone) {
+  const testing::TempDir temp;
+  for (const char* name : {"model.safetensors.index.json", "config.json", "one.safetensors"}) {
+    testing::write_text(temp / name, "{}");
+  }
+  std::filesystem::create_directory(temp / "folder");
+
+  EXPECT_THAT(open_source(io::posix_syscalls(), temp / "model.safetensors.index.json")->files(""),
+              ::testing::Contains("one.safetensors"));
+  EXPECT_THAT(open_source(io::posix_syscalls(), temp / "config.json")->files(""), ElementsAre("config.json"));
+}
+
 TEST(SourceThatMayNotBeRead, SaysSo) {
   const testing::TempDir temp;
   Unlistable syscalls(temp.path());
