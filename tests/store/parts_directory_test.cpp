@@ -3,9 +3,9 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -28,17 +28,10 @@ using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::list_tree;
 using testing::TempDir;
 using ::testing::UnorderedElementsAre;
 using testing::write_text;
-
-std::vector<std::string> entries_of(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    names.push_back(entry.path().filename());
-  }
-  return names;
-}
 
 /// The parts of a checkpoint `run`.
 class Parts : public ::testing::Test {
@@ -78,7 +71,7 @@ TEST_F(Parts, GoWithTheirDirectory) {
 
   EXPECT_THAT(parts.remove(system_random).kept, IsEmpty());
 
-  EXPECT_THAT(entries_of(temp_.path()), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(temp_.path()));
 }
 
 TEST_F(Parts, GoOneByOneWhereSomethingElseLiesBesideThem) {
@@ -90,7 +83,7 @@ TEST_F(Parts, GoOneByOneWhereSomethingElseLiesBesideThem) {
 
   EXPECT_THAT(parts.remove(system_random).kept, ElementsAre(HasSubstr("'notes'")));
 
-  EXPECT_THAT(entries_of(home_), ElementsAre("notes"));
+  EXPECT_THAT(list_tree(home_), ElementsAre("notes"));
 }
 
 TEST_F(Parts, StayWhereAnOwnersFileIsInThem) {
@@ -114,7 +107,7 @@ TEST_F(Parts, ComeBackToTheirNameWhereAnOwnersFileIsInTheWholeDirectory) {
 
   EXPECT_THAT(parts.remove(system_random).kept, ElementsAre(HasSubstr("'state/remarks'")));
 
-  EXPECT_THAT(entries_of(home_), ElementsAre(part_name(0)));
+  EXPECT_THAT(list_tree(home_), ElementsAre("part-00000", "part-00000/state", "part-00000/state/remarks"));
 }
 
 TEST_F(Parts, OfAProgramThatHasDiedAreFinishedBeforeTheyGo) {
@@ -126,7 +119,7 @@ TEST_F(Parts, OfAProgramThatHasDiedAreFinishedBeforeTheyGo) {
 
   EXPECT_THAT(parts.remove(system_random).kept, IsEmpty());
 
-  EXPECT_THAT(entries_of(temp_.path()), IsEmpty());
+  EXPECT_TRUE(fs::is_empty(temp_.path()));
 }
 
 TEST_F(Parts, AreFoundByTheirManifestOrTheirMarkWithoutAnOwnerOfThemAll) {

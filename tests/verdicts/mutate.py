@@ -3,7 +3,7 @@
 
     mutate.py --files LIST               prints the sources that have mutants
     mutate.py LIST ROOT OUT              writes OUT/<source> for each of them, and OUT/mutants.inc
-    mutate.py --stale ROOT LIST...       names those that are stale, and then exits with 1
+    mutate.py --stale ROOT LIST...       names those that are stale, or use members that are not there, and then exits with 1
     mutate.py --self-test
 
 LIST has for each mutant: `@ <name> <source>`, lines that say what is wrong with it (two spaces before them), the lines of the source
@@ -50,13 +50,25 @@ def read(list_path, root):
     return mutants, {name: path.read_text(encoding="utf-8") if path.exists() else "" for name, path in sources.items()}
 
 
+def unknown_members(mutant, module):
+    """Returns the members that the mutant uses and nothing in its module has: it would not compile."""
+    used = set(re.findall(r"\b[a-z]\w*_\b", " ".join(mutant["after"])))
+    return sorted(member for member in used if not re.search(rf"\b{member}\b", module))
+
+
 def stale(list_path, root):
     mutants, texts = read(list_path, root)
     names = []
+    modules = {}
     for mutant in mutants:  # Each on top of those before it, as `write` does.
         mutated = apply(texts[mutant["source"]], mutant, 0)
         if mutated is None:
             names.append(f"{list_path}: {mutant['name']}: not once in {mutant['source']}")
+        folder = (root / mutant["source"]).parent
+        if folder not in modules:
+            modules[folder] = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.?pp"))
+        for member in unknown_members(mutant, modules[folder]):
+            names.append(f"{list_path}: {mutant['name']}: nothing in {folder.relative_to(root)} has '{member}'")
         texts[mutant["source"]] = mutated or texts[mutant["source"]]
     return names
 
@@ -85,6 +97,7 @@ def self_test():
     assert "if (a && !(::cairn_mutant == 7)) {\nb();" in mutated, mutated
     assert apply(source + source, mutants[0], 7) is None
     assert apply("", mutants[0], 7) is None
+    assert unknown_members({"after": ["gone_.set(); kept_ = MUTANT;"]}, "int kept_;") == ["gone_"]
     for wrong in ("no mutant yet\n", "@ a b.cpp\nnonsense\n"):
         try:
             parse(wrong)
