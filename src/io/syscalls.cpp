@@ -267,6 +267,7 @@ class PosixSyscalls final : public Syscalls {
   }
 
   int try_lock(int fd) noexcept override { return lock_bytes(fd, F_OFD_SETLK, F_WRLCK, 0, kUseByte); }
+  int unlock(int fd) noexcept override { return lock_bytes(fd, F_OFD_SETLK, F_UNLCK, 0, kUseByte); }
   int try_lock_use(int fd, bool is_shared) noexcept override {
     return lock_bytes(fd, F_OFD_SETLK, is_shared ? F_RDLCK : F_WRLCK, kUseByte, 1);
   }

@@ -63,9 +63,9 @@ bool enter(int fd, std::uint64_t forks) {
 
 ProcessFile::ProcessFile(const std::function<io::FileHandle()>& open) : process_(::getpid()) {
   for (;;) {
-    const std::uint64_t forks = count_forks();
+    forks_ = count_forks();
     file_ = std::make_unique<io::FileHandle>(open());
-    if (enter(file_->fd(), forks)) {
+    if (enter(file_->fd(), forks_)) {
       return;
     }
   }
@@ -83,6 +83,10 @@ ProcessFile::~ProcessFile() {
   }
   Descriptors& known = descriptors();
   const MutexLock lock(known.mutex);
+  if (known.forks != forks_) {
+    CAIRN_PROBE("store.forked_while_a_file_was_locked");
+    static_cast<void>(file_->syscalls().unlock(file_->fd()));
+  }
   known.all.erase(file_->fd());
   file_.reset();  // With the lock: so the number is not another file's while a child would close it.
 }

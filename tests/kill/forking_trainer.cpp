@@ -26,6 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include <pthread.h>
+
 #include "cairn/cairn.hpp"
 #include "cairn/training/checkpointer.hpp"
 #include "cairn/training/partial_save.hpp"
@@ -183,7 +185,13 @@ struct Forking {
   }
 };
 
+/// A child whose first steps take long, as on a busy machine: before any of the library's own hooks, which come later.
+void delay_children() {
+  ::pthread_atfork(nullptr, nullptr, [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+}
+
 void add(const fs::path& target, bool is_killed) {
+  delay_children();
   const Forking forking{is_killed};
   PartialSave partial(target, {}, own_context());
   partial.add({{"forking", forking}, {"state", part(0)}});

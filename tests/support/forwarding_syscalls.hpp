@@ -109,6 +109,9 @@ class ForwardingSyscalls : public io::Syscalls {
   int try_lock(int fd) noexcept override {
     return led(CallKind::lock, fd, nullptr, [&] { return real_.try_lock(fd); });
   }
+  int unlock(int fd) noexcept override {
+    return led(CallKind::lock, fd, nullptr, [&] { return real_.unlock(fd); });
+  }
   int try_lock_use(int fd, bool is_shared) noexcept override {
     return led(CallKind::lock, fd, nullptr, [&] { return real_.try_lock_use(fd, is_shared); });
   }

@@ -97,6 +97,8 @@ class Syscalls {
   /// Takes a write lock on the whole file that belongs to the open file, not to the process;
   /// -EAGAIN when somebody else holds it. Closing the file gives it back.
   virtual int try_lock(int fd) noexcept = 0;
+  /// Gives back what `try_lock` has taken, also where a forked child still has the file open.
+  virtual int unlock(int /*fd*/) noexcept { return -ENOLCK; }
   /// Takes another lock of the file, that of those who use it: shared by them, or alone. Otherwise as `try_lock`.
   virtual int try_lock_use(int /*fd*/, bool /*is_shared*/) noexcept { return -ENOLCK; }
   /// Takes a write lock on the whole file that belongs to the process; -EAGAIN when another has it. Any close

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -11,7 +12,8 @@
 namespace cairn::store {
 
 /// An open file of this process alone: a child that is forked closes its copy at once. Else a lock on the file would
-/// be held for as long as the child lives, whatever becomes of the process that has taken it.
+/// be held for as long as the child lives, whatever becomes of the process that has taken it. A child that has not run
+/// yet has closed nothing, so where the process was forked, the lock is given back before the file is closed.
 class ProcessFile {
  public:
   ProcessFile() = default;
@@ -27,6 +29,7 @@ class ProcessFile {
  private:
   std::unique_ptr<io::FileHandle> file_;
   pid_t process_ = 0;
+  std::uint64_t forks_ = 0;  ///< Of the process that had begun when the file was opened.
 };
 
 }  // namespace cairn::store
