@@ -9,7 +9,7 @@
 namespace cairn::verdicts {
 namespace {
 
-constexpr std::size_t kMostOpen = 4;
+constexpr std::size_t kMostOpenLoads = 4;
 
 }  // namespace
 
@@ -80,7 +80,7 @@ void Player::load_and_wait(bool into) {
 }
 
 void Player::load_to_open(bool into) {
-  if (loads_.size() >= kMostOpen) {
+  if (loads_.size() >= kMostOpenLoads) {
     return wait_load();
   }
   Asked asked = ask(dice_);

@@ -11,8 +11,8 @@
 namespace cairn::verdicts {
 namespace {
 
-/// Most saves, and most loads, that a program has under way.
-constexpr std::size_t kMostOpen = 6;
+/// Most saves that a program has under way.
+constexpr std::size_t kMostOpenSaves = 6;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Asked Player::ask(Dice& dice) {
   }
   asked.overwrite = !dice.one_in(4);
   if (dice.one_in(program_.theme == Theme::order ? 2 : 4)) {
-    asked.deadline = some_time();
+    asked.deadline = dice.up_to(longest(program_));
   }
   return asked;
 }
@@ -82,7 +82,7 @@ void Player::save_and_wait() {
 }
 
 void Player::save_to_open(Act act) {
-  if (saves_.size() >= kMostOpen) {
+  if (saves_.size() >= kMostOpenSaves) {
     return wait_save();
   }
   Asked asked = ask(dice_);
