@@ -22,7 +22,7 @@ struct TorchType {
   DType type;
   std::string_view storage;
 };
-constexpr std::string_view kTorch = "torch.";
+constexpr std::string_view kTorchModule = "torch.";
 constexpr TorchType kTorchTypes[] = {{"bool", DType::boolean, "BoolStorage"},
                                      {"uint8", DType::uint8, "ByteStorage"},
                                      {"int8", DType::int8, "CharStorage"},
@@ -92,7 +92,7 @@ std::optional<std::string> decode_latin1(std::string_view text) {
 }  // namespace
 
 std::optional<DType> torch_dtype(std::string_view name) noexcept {
-  name.remove_prefix(name.starts_with(kTorch) ? kTorch.size() : 0);
+  name.remove_prefix(name.starts_with(kTorchModule) ? kTorchModule.size() : 0);
   for (const TorchType& type : kTorchTypes) {
     if (type.dtype == name) {
       return type.type;
@@ -209,7 +209,8 @@ std::string PickledArrays::describe_tensor(Nodes arguments, bool has_dtype, Fore
   // "storage", its class or "UntypedStorage", its key, its device, its size in elements, which are bytes when untyped.
   const Nodes storage = this->arguments(pickle_->identity(arguments[0]), 5, 6, array);
   const std::string type = pickle_->class_name(has_dtype ? arguments[6] : storage[1]);
-  const std::string_view name = std::string_view(type).substr(type.starts_with(kTorch) ? kTorch.size() : 0);
+  const std::string_view name =
+      std::string_view(type).substr(type.starts_with(kTorchModule) ? kTorchModule.size() : 0);
   const auto* const known =
       std::find_if(std::begin(kTorchTypes), std::end(kTorchTypes), [&](const TorchType& each) {
         return !name.empty() && name == (has_dtype ? each.dtype : each.storage);

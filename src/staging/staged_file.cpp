@@ -42,7 +42,7 @@ std::vector<std::span<Byte>> first_of(const RunMemory& memory, std::size_t bytes
   return parts;
 }
 
-bool is_on_device(const SourcePiece& piece) {
+bool lies_on_device(const SourcePiece& piece) {
   return piece.source != nullptr && piece.source->on_device().copier != nullptr;
 }
 
@@ -56,7 +56,7 @@ StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
       is_copied_(snapshot_ == Snapshot::copy ||
                  std::any_of(file.pieces.begin(), file.pieces.end(),
                              [](const SourcePiece& piece) { return piece.snapshot == Snapshot::copy; })),
-      has_devices_(std::any_of(file.pieces.begin(), file.pieces.end(), is_on_device)),
+      has_devices_(std::any_of(file.pieces.begin(), file.pieces.end(), lies_on_device)),
       medium_(file.medium),
       may_create_(file.may_create),
       create_(std::move(file.create)),

@@ -32,7 +32,7 @@
 namespace cairn::store {
 namespace {
 
-constexpr int kMostLevels = 4096;  // Of directories above a target: no path has more.
+constexpr int kMostParents = 4096;  // Of directories above a target: no path has more.
 /// A recovery that runs right now may take a directory that has no owner yet: one that runs without a pause takes
 /// several.
 constexpr int kMostAttempts = 100;
@@ -149,7 +149,7 @@ bool holds_commit(const io::Directory& parent, const std::string& name) {
 void require_outside_checkpoints(const io::Directory& parent, const std::filesystem::path& target) {
   std::optional<io::FileStatus> here = look_up(parent, ".");
   std::string up;
-  for (int level = 0; here && level < kMostLevels; ++level) {
+  for (int level = 0; here && level < kMostParents; ++level) {
     const auto is_file = [&](std::string_view name) {
       const std::optional<io::FileStatus> found = look_up(parent, up + std::string(name));
       return found && found->kind == io::FileKind::regular;

@@ -30,7 +30,7 @@ namespace {
 using testing::MemoryFiles;
 
 constexpr std::size_t kMostBytes = 8192;
-constexpr std::uint64_t kOneIn = testing::kHasSanitizer ? 64 : 16;
+constexpr std::uint64_t kOneIn = testing::kHasSanitizer ? 256 : 16;
 
 /// Reads all arrays; returns how many, or nothing where an Error says why not.
 std::size_t read_all(const std::shared_ptr<const MemoryFiles>& files) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All scenes in many states: prints one line with the counts.
 //
-// CAIRN_CRASH_STATES: how many states (200,000 when unset); CAIRN_CRASH_SEED: where the random ones begin;
+// CAIRN_CRASH_STATES: how many states (120,000 when unset); CAIRN_CRASH_SEED: where the random ones begin;
 // CAIRN_CRASH_ONLY: part of the names of the scenes to play.
 #include <algorithm>
 #include <cstdint>
@@ -20,11 +20,12 @@
 #include "crash/joint_scenes.hpp"
 #include "crash/scenes.hpp"
 #include "support/number_from.hpp"
+#include "support/sampling.hpp"
 
 namespace cairn::crash {
 namespace {
 
-constexpr std::uint64_t kStates = 200'000;
+constexpr std::uint64_t kStates = 120'000;
 
 /// Plays scenes one after the other; several threads may.
 class Census {
@@ -73,8 +74,8 @@ class Census {
 };
 
 TEST(CrashStates, AreAllTheOldOrTheNewCheckpoint) {
-  const std::uint64_t states = testing::number_from("CAIRN_CRASH_STATES", kStates);
-  const std::uint64_t seed = testing::number_from("CAIRN_CRASH_SEED", 1);
+  const std::uint64_t states = testing::number_from("CAIRN_CRASH_STATES", testing::share_of(kStates));
+  const std::uint64_t seed = testing::number_from("CAIRN_CRASH_SEED", testing::first_number());
   const char* only = std::getenv("CAIRN_CRASH_ONLY");
   Census census(states, seed, only == nullptr ? "" : only);
 

@@ -12,6 +12,7 @@
 
 #include "crash/crash_enumerator.hpp"
 #include "crash/scenes.hpp"
+#include "support/sampling.hpp"
 
 namespace cairn::crash {
 namespace {
@@ -20,7 +21,8 @@ class CrashScene : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(CrashScene, LeavesTheOldOrTheNewCheckpoint) {
   EnumerationOptions options;
-  options.states = 200;
+  options.seed = testing::first_number();
+  options.states = testing::share_of(120);
 
   const EnumerationReport report = Enumerator(scene(GetParam()), options).run();
 

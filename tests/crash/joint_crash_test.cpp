@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "crash/joint_scenes.hpp"
+#include "support/sampling.hpp"
 #include "support/sanitizer.hpp"
 
 namespace cairn::crash {
@@ -18,7 +19,9 @@ class MishapOfARank : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(MishapOfARank, LeavesTheOldOrTheNewCheckpointAndVerdictsThatAgree) {
   EnumerationOptions options;
-  options.states = testing::kHasSanitizer ? 50 : 200;  // A thread for each rank, each time.
+  options.seed = testing::first_number();
+  options.states =
+      testing::share_of(testing::kHasSanitizer ? 50 : 120);  // A thread for each rank, each time.
 
   const EnumerationReport report = enumerate(*find_mishap_scene(GetParam()), options);
 

@@ -22,8 +22,8 @@
 #include "flash/processes.hpp"
 #include "flash/steps.hpp"
 #include "support/dice.hpp"
-#include "support/number_from.hpp"
 #include "support/process.hpp"
+#include "support/sampling.hpp"
 
 namespace cairn::flash {
 namespace {
@@ -105,7 +105,7 @@ TEST_F(Agents, PassATermOnAndPersistTheNewest) {
 
 /// Whatever the program does then: it goes on, saves, persists, or ends.
 TEST_F(Agents, PersistTheNewestWheneverTheyAreToldToEnd) {
-  testing::Dice dice(testing::number_from("CAIRN_SEED", 1));
+  testing::Dice dice(testing::first_number());
   for (int round = 0; round < 10; ++round) {
     const std::unique_ptr<testing::Process> agent = start_agent(FlashProcesses::flasher(3, 12));
     std::vector<std::string> said;

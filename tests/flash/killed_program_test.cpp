@@ -26,6 +26,7 @@
 #include "support/dice.hpp"
 #include "support/number_from.hpp"
 #include "support/process.hpp"
+#include "support/sampling.hpp"
 #include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 
@@ -243,8 +244,8 @@ TEST_F(KilledPrograms, LeaveTheirStepsWhereTheirControlGroupHasNoMoreMemory) {
 /// Programs are killed at moments that the dice choose, and the next ones begin at once. An agent serves meanwhile, and
 /// is killed, too.
 TEST_F(KilledPrograms, NeverGoBackBesideAgentsAndTheNext) {
-  const std::uint64_t seed = testing::number_from("CAIRN_FLASH_SEED", 1);
-  const std::uint64_t kills = testing::number_from("CAIRN_FLASH_KILLS", testing::kHasSanitizer ? 20 : 100);
+  const std::uint64_t seed = testing::number_from("CAIRN_FLASH_SEED", testing::first_number());
+  const std::uint64_t kills = testing::number_from("CAIRN_FLASH_KILLS", testing::kHasSanitizer ? 20 : 40);
   testing::Dice dice(seed);
   const auto serve = [&] { return start_agent({}); };
   Started agent = serve();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target without libFuzzer: on the files of a corpus, then on a fixed number of seeded mutations
-// of them.
+// Runs a fuzz target without libFuzzer: on the files of a corpus, then on a fixed number of mutations of them, which
+// CAIRN_SEED chooses.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,6 +19,7 @@
 
 #include "fuzz/fuzzing.hpp"
 #include "fuzz/mutator.hpp"
+#include "support/sampling.hpp"
 
 namespace {
 
@@ -34,7 +35,7 @@ struct Options {
   Options() = default;
 
   std::uint64_t executions = 0;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = cairn::testing::first_number();
   std::string dictionary;
   std::string crash_file = "crash-input";
   std::vector<std::string> paths;

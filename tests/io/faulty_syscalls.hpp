@@ -144,11 +144,10 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
 };
 
 /// Lets the first call of each kind fail, then the second and so on, `times` in a row, until `try_fault` says that
-/// there were not as many or a test has failed. Returns how many faults there were. Where a sanitizer watches it
-/// tries a sample of them.
+/// there were not as many or a test has failed. Returns how many faults there were. It tries a sample of them.
 template <class Try>
 int try_each_fault(int times, Try try_fault) {
-  const testing::Sample sample = testing::sample_for_sanitizers();
+  const testing::Sample sample = testing::sample_of_calls();
   int faults = 0;
   for (const Call call : kAllCalls) {
     for (int first = 1; first < 200; ++first) {

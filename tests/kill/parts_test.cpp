@@ -31,6 +31,7 @@
 
 #include "support/number_from.hpp"
 #include "support/process.hpp"
+#include "support/sampling.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -39,7 +40,7 @@ namespace {
 using cairn::testing::Process;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kRounds = 40;
+constexpr std::uint64_t kRounds = 12;
 constexpr std::uint64_t kParts = 8;
 
 class PartsTest : public ::testing::Test {
@@ -114,7 +115,7 @@ class PartsTest : public ::testing::Test {
     found_ = 0;
   }
 
-  const std::uint64_t seed_ = testing::number_from("CAIRN_KILL_SEED", 1);
+  const std::uint64_t seed_ = testing::number_from("CAIRN_KILL_SEED", testing::first_number());
   const std::uint64_t rounds_ = testing::number_from("CAIRN_PARTS_ROUNDS", kRounds);
   const cairn::testing::TempDir root_;
   const Context context_;

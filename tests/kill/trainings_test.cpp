@@ -3,7 +3,7 @@
 // time the newest step that one was told of must be there, and what policies and pins keep. In every other pair of
 // cycles calls of the system are slow. Prints a line with the counts for each test.
 //
-// CAIRN_TRAININGS_CYCLES: how often (200 when unset, and a fifth of it beside others); CAIRN_KILL_SEED: where the
+// CAIRN_TRAININGS_CYCLES: how often (40 when unset, and a fifth of it beside others); CAIRN_KILL_SEED: where the
 // random moments begin; CAIRN_KILL_SLOWEST: how many milliseconds a slow call takes at most (20 when unset).
 #include <chrono>
 #include <csignal>
@@ -25,6 +25,7 @@
 #include "kill/training_diary.hpp"
 #include "support/number_from.hpp"
 #include "support/process.hpp"
+#include "support/sampling.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -36,7 +37,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kCycles = 200;
+constexpr std::uint64_t kCycles = 40;  // Of a commit; tests/run --long trainings has 5,000.
 constexpr int kLongestMicroseconds = 60'000;
 constexpr std::uint64_t kSlowestMilliseconds = 20;
 
@@ -110,7 +111,7 @@ class TrainingsTest : public ::testing::Test {
     return run.steps();
   }
 
-  const std::uint64_t seed_ = testing::number_from("CAIRN_KILL_SEED", 1);
+  const std::uint64_t seed_ = testing::number_from("CAIRN_KILL_SEED", testing::first_number());
   const std::uint64_t cycles_ = testing::number_from("CAIRN_TRAININGS_CYCLES", kCycles);
   const std::string slowest_ =
       std::to_string(testing::number_from("CAIRN_KILL_SLOWEST", kSlowestMilliseconds));

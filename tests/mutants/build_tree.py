@@ -122,8 +122,6 @@ class Tree:
         """So that it is known what is compiled on this machine."""
         bootstrap = subprocess.run(["src/cmake/bootstrap", PRESET], cwd=self.folder, check=False)
         command = ["cmake", "--preset", PRESET, "-DCAIRN_BUILD_EXAMPLES=OFF", "-DCAIRN_BUILD_BENCH=OFF"]
-        if shutil.which("ccache"):
-            command.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
         with log.open("w", encoding="utf-8") as out:
             result = subprocess.run(command, cwd=self.folder, stdout=out, stderr=subprocess.STDOUT, check=False)
         if bootstrap.returncode != 0 or result.returncode != 0:

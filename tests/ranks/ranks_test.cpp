@@ -14,6 +14,7 @@
 
 #include "ranks/campaign.hpp"
 #include "support/number_from.hpp"
+#include "support/sampling.hpp"
 
 namespace cairn::ranks {
 namespace {
@@ -22,7 +23,7 @@ constexpr std::size_t kJobsAtOnce = 8;
 
 TEST(Ranks, AreToldNothingThatContradicts) {
   const std::uint64_t jobs = testing::number_from("CAIRN_RANKS_JOBS", CAIRN_RANKS_JOBS_IN_CI);
-  const std::uint64_t first = testing::number_from("CAIRN_RANKS_SEED", 1);
+  const std::uint64_t first = testing::number_from("CAIRN_RANKS_SEED", testing::first_number());
 
   std::vector<std::uint64_t> seeds(jobs);
   std::iota(seeds.begin(), seeds.end(), first);

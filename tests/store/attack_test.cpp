@@ -255,7 +255,7 @@ class Attacked : public ::testing::TestWithParam<std::tuple<Scene, Attack>> {
 };
 
 TEST_P(Attacked, HarmsNothingForeignWhateverTheMoment) {
-  const testing::Sample sample = testing::sample_for_sanitizers();
+  const testing::Sample sample = testing::sample_of_calls();
   int moments = 0;
   while (!sample.takes(static_cast<std::uint64_t>(moments)) || (try_attack(moments + 1) && !HasFailure())) {
     ++moments;

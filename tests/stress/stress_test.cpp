@@ -23,6 +23,7 @@
 #include "stress/actor.hpp"
 #include "support/lying_renames.hpp"
 #include "support/number_from.hpp"
+#include "support/sampling.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::stress {
@@ -113,7 +114,7 @@ class Stress : public ::testing::Test {
                chronicle_,
                std::chrono::milliseconds(testing::number_from("CAIRN_STRESS_SLOWEST", 30)),
                {}};
-  const std::uint64_t seed_ = testing::number_from("CAIRN_STRESS_SEED", 1);
+  const std::uint64_t seed_ = testing::number_from("CAIRN_STRESS_SEED", testing::first_number());
 };
 
 TEST_F(Stress, KeepsEveryPromiseAndLeavesNothing) {

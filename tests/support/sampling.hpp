@@ -17,6 +17,14 @@ inline constexpr std::string_view kAll = "all";
   return seed() == kAll;
 }
 
+/// Where the random programs of a run begin: the seed as a number, so that other commits play others. 1 where no seed
+/// is set, and where everything is taken.
+[[nodiscard]] std::uint64_t first_number();
+
+/// How many of `most` random programs a run plays: all, or where CAIRN_ONE_IN is set so many times fewer, at least
+/// one.
+[[nodiscard]] std::uint64_t share_of(std::uint64_t most);
+
 /// What is taken of many elements: of each `one_in` that follow one another a single one, and the seed says which. When
 /// seeds change each element is taken sooner or later; and as it is not every `one_in`-th, one seed takes bytes at all
 /// alignments.
@@ -31,8 +39,8 @@ class Sample {
   std::uint64_t number_;  ///< Of the seed.
 };
 
-/// All elements; one in four where a sanitizer watches, which takes many times as long over what the same commit's
-/// tests without it do for each.
-[[nodiscard]] Sample sample_for_sanitizers();
+/// Of calls that a test has fail, or be attacked, each in a scene of its own: one in three, and in four where a
+/// sanitizer watches, which takes many times as long. `tests/run --long faults` takes all of them.
+[[nodiscard]] Sample sample_of_calls();
 
 }  // namespace cairn::testing

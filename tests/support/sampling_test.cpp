@@ -2,6 +2,8 @@
 #include "support/sampling.hpp"
 
 #include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -63,6 +65,41 @@ TEST(Sample, WithTheSeedAllIsEverything) {
 
 TEST(Sample, OfOneInOneIsEverything) {
   EXPECT_EQ(taken(Sample(1, "seed"), 100).size(), 100U);
+}
+
+/// A variable of the environment, for the length of a test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    const char* before = std::getenv(name);
+    before_ = before == nullptr ? std::nullopt : std::optional<std::string>(before);
+    ::setenv(name, value, 1);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+std::uint64_t first_number_of(const char* seed) {
+  const Variable variable("CAIRN_SEED", seed);
+  return first_number();
+}
+
+TEST(FirstNumber, IsThatOfTheSeed) {
+  EXPECT_EQ(first_number_of("3f2a"), first_number_of("3f2a"));
+  EXPECT_NE(first_number_of("3f2a"), first_number_of("fb83"));
+  EXPECT_EQ(first_number_of("all"), 1U);
+}
+
+TEST(ShareOf, IsSoManyTimesFewerAndAtLeastOne) {
+  const Variable variable("CAIRN_ONE_IN", "4");
+
+  EXPECT_EQ(share_of(200), 50U);
+  EXPECT_EQ(share_of(3), 1U);
 }
 
 }  // namespace

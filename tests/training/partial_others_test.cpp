@@ -184,7 +184,7 @@ TEST_F(OthersAmongParts, EndAlsoInTheLowerLayerOfAnOverlay) {
 }
 
 TEST_F(OthersAmongParts, AreNotTakenForPartsWhenARemovalOneByOneIsInterrupted) {
-  const testing::Sample sample = testing::sample_for_sanitizers();
+  const testing::Sample sample = testing::sample_of_calls();
   for (int failing = 1;; ++failing) {
     if (!sample.takes(static_cast<std::uint64_t>(failing))) {
       continue;

@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "support/number_from.hpp"
+#include "support/sampling.hpp"
 #include "verdicts/campaign.hpp"
 
 namespace cairn::verdicts {
@@ -27,8 +28,9 @@ constexpr std::uint64_t kParts = 2;  ///< Tests that a machine may run at the sa
 class VerdictsTest : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(VerdictsTest, AreKeptInRandomPrograms) {
-  const std::uint64_t programs = testing::number_from("CAIRN_VERDICTS_PROGRAMS", kProgramsInCi);
-  const std::uint64_t first = testing::number_from("CAIRN_VERDICTS_SEED", 1);
+  const std::uint64_t programs =
+      testing::number_from("CAIRN_VERDICTS_PROGRAMS", testing::share_of(kProgramsInCi));
+  const std::uint64_t first = testing::number_from("CAIRN_VERDICTS_SEED", testing::first_number());
 
   const Figures figures = play_programs(first + GetParam() * 1'000'000, (programs + kParts - 1) / kParts);
 

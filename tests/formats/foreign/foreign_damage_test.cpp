@@ -28,7 +28,7 @@ namespace {
 using Lines = std::map<std::string, std::string>;
 
 constexpr std::size_t kMostBytes = 8192;
-constexpr std::uint64_t kOneIn = testing::kHasSanitizer ? 64 : 16;
+constexpr std::uint64_t kOneIn = testing::kHasSanitizer ? 256 : 16;
 
 /// Returns what is read; nothing when that fails with an error of ours. Anything else fails the test.
 using Read = std::function<std::optional<Lines>(const std::string& bytes)>;
