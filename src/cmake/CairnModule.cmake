@@ -10,6 +10,10 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND CAIRN_WARNINGS -Wno-subobject-linkage)  # Every source is an included file then.
   add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # A tenth of the time: less often does g++ look for what it may forget.
 endif()
+if(PROJECT_IS_TOP_LEVEL)
+  # What __FILE__ says is the same in each clone of the sources, so that the compiler's cache knows it again.
+  add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND CAIRN_WARNINGS $<$<CONFIG:Release>:-Wno-restrict>)  # Falsely given for strings that are appended to.
 endif()

@@ -3,7 +3,7 @@
 from what is there.
 
   check_budgets.py [--print-only | --suggest] BUILD_FOLDER JUNIT_FILE...   compares; the JUnit files are those of ctest --output-junit
-  check_budgets.py --gate "SECONDS ASKED ANSWERED SPEED..." BUILD_FOLDER JUNIT_FILE...   compares what .ci/run has taken, too
+  check_budgets.py --gate "ROW SECONDS ASKED ANSWERED SPEED..." BUILD_FOLDER JUNIT_FILE...   compares what .ci/run has taken, too
   check_budgets.py --folders ROOT                                          each folder has a row, and each row a folder
   check_budgets.py --self-test
 
@@ -11,8 +11,9 @@ Compile seconds are those of jobs, as ninja's log has them: two jobs at a time t
 builds are printed (--print-only). --suggest prints a file of budgets: what was measured and half as much again.
 
 The row `gate` is that of .ci/run as a whole: its seconds where the compiler's cache has nothing, where it has all, and those that
-machine_speed.py took on the machine where both were measured. --gate has the seconds of this run, how many compilations asked the cache, how
-many it had, and what machine_speed.py printed meanwhile. Between the two limits the share of the compilations that the cache did not have
+machine_speed.py took on the machine where both were measured. `gate_all` is the same where a commit asks for all programs or for mutants.
+--gate has the row that counts, the seconds of this run, how many compilations asked the cache, how many it had, and what machine_speed.py
+printed meanwhile. Between the two limits the share of the compilations that the cache did not have
 decides; on a slower machine both are longer, on a quicker one they stay."""
 import json
 import math
@@ -42,7 +43,8 @@ HEADER = f"""# SPDX-License-Identifier: Apache-2.0
 # Each folder may take these seconds in the preset checked: of jobs to compile, of processes to run. See
 # docs/contributing.md.
 {COLUMNS}"""
-GATE_HEADER = """# .ci/run as a whole, from an empty cache and from a full one, where machine_speed.py takes so long:
+GATE_HEADER = """# .ci/run as a whole, from an empty cache and from a full one, where machine_speed.py takes so long; gate_all where a
+# commit asks for all programs of the sanitizers, or for mutants:
 #                           cold s  warm s speed s
 """
 
@@ -76,20 +78,24 @@ def folders_of(root):
     return sorted({*CODE, *(f"tests/{name}" for name in tests)})
 
 
-def parse_gate(text):
-    """Returns the Gate of the file, or None where it has no such row."""
-    row = re.search(r"^gate\s+(\d+)\s+(\d+)\s+(\d+(?:\.\d+)?)\s*$", text, re.MULTILINE)
+GATES = ("gate", "gate_all")
+
+
+def parse_gate(text, name="gate"):
+    """Returns the Gate of that name in the file, or None where it has no such row."""
+    row = re.search(rf"^{name}\s+(\d+)\s+(\d+)\s+(\d+(?:\.\d+)?)\s*$", text, re.MULTILINE)
     return Gate(*map(float, row.groups())) if row else None
 
 
 def parse_budgets(text):
-    """Returns {folder: Seconds} and the findings in the file; the row `gate` is none of a folder."""
+    """Returns {folder: Seconds} and the findings in the file; the rows of the gate are none of folders."""
     budgets, findings = {}, []
-    if parse_gate(text) is None:
-        findings.append(Finding(BUDGETS, 0, "there is no row 'gate <cold s> <warm s> <s of machine_speed.py>'"))
+    for name in GATES:
+        if parse_gate(text, name) is None:
+            findings.append(Finding(BUDGETS, 0, f"there is no row '{name} <cold s> <warm s> <s of machine_speed.py>'"))
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
-        if not words or words[0] == "gate":
+        if not words or words[0] in GATES:
             continue
         if len(words) != 3 or not all(re.fullmatch(r"\d+", word) for word in words[1:]):
             findings.append(Finding(BUDGETS, number, f"'{line}' is not a folder, its compile seconds and its run seconds"))
@@ -180,12 +186,14 @@ def check_spent(spent, budgets):
                 yield Finding(BUDGETS, 0, f"{folder} takes {took_s:.1f} s to {what}, and may take {may_s:.0f} s")
 
 
-def check_gate(gate, ran):
-    """Returns the line about the gate, and the findings: a run `ran`, as --gate has it, that was longer than it may be."""
-    took_s, asked, answered, *speeds = map(float, ran.split())
+def check_gate(text, ran):
+    """Returns the line about the gate, and the findings: a run `ran`, as --gate has it, that was longer than the budgets in `text` let it be."""
+    name, *numbers = ran.split()
+    gate = parse_gate(text, name)
+    took_s, asked, answered, *speeds = map(float, numbers)
     slowness = sum(speeds) / len(speeds) / gate.speed_s
     may_s = gate.limit(asked, answered, slowness)
-    line = (f"gate: {took_s:.0f} s of most {may_s:.0f} s; the cache had {answered:.0f} of {asked:.0f} compilations; machine_speed.py takes "
+    line = (f"{name}: {took_s:.0f} s of most {may_s:.0f} s; the cache had {answered:.0f} of {asked:.0f} compilations; machine_speed.py takes "
             f"{slowness:.2f} times as long as where the limits were measured")
     return line, [Finding(BUDGETS, 0, f"the gate takes {took_s:.0f} s, and may take {may_s:.0f} s")] if took_s > may_s else []
 
@@ -220,10 +228,12 @@ def budget_for(seconds):
     return max(STEP_S, math.ceil(round(seconds * 1.5 / STEP_S, 6)) * STEP_S)
 
 
-def suggestion(spent, gate):
-    """Returns a file of budgets for what was measured, with the row of the gate as it is: `gate`."""
+def suggestion(spent, budgets):
+    """Returns a file of budgets for what was measured, with the rows of the gate as they are in the text `budgets`."""
     rows = [f"{folder:<24}{budget_for(took.compile_s):>10}{budget_for(took.run_s):>8}\n" for folder, took in sorted(spent.items())]
-    return HEADER + "".join(rows) + GATE_HEADER + f"gate{gate.cold_s:>30.0f}{gate.warm_s:>8.0f}{gate.speed_s:>8.2f}\n"
+    gates = [(name, parse_gate(budgets, name)) for name in GATES]
+    rows += [GATE_HEADER, *(f"{name:<24}{gate.cold_s:>10.0f}{gate.warm_s:>8.0f}{gate.speed_s:>8.2f}\n" for name, gate in gates)]
+    return HEADER + "".join(rows)
 
 
 def read(path):
@@ -254,13 +264,13 @@ def compare(root, build, junit_files, mode, ran=""):
     spent, lost = measured(objects, log, read_tests(junit_files), folders)
     remarks = list(notes(objects, log, read(build / "CMakeCache.txt")))
     if mode == "--suggest":
-        print(suggestion(spent, parse_gate(read(root / BUDGETS))), end="")
+        print(suggestion(spent, read(root / BUDGETS)), end="")
         print("".join(f"note: {remark}\n" for remark in remarks), end="", file=sys.stderr)
         return lost
     budgets, findings = parse_budgets(read(root / BUDGETS))
     print("\n".join([*table(spent, budgets), *(f"note: {remark}" for remark in remarks)]))
     if ran and not findings:
-        line, late = check_gate(parse_gate(read(root / BUDGETS)), ran)
+        line, late = check_gate(read(root / BUDGETS), ran)
         print(line)
         findings += late
     return findings + list(check_rows(budgets, folders)) + lost + list(check_spent(spent, budgets))
@@ -278,7 +288,7 @@ JUNIT = ('<?xml version="1.0"?><testsuite name="x" tests="3">'
          '<testcase name="array.A.B" classname="array.A.B" time="1.5" status="run"><system-out>a &lt; b</system-out></testcase>'
          '<testcase name="array.all" time="2" status="fail"/><testcase name="lint.style" time="4" status="run"/></testsuite>')
 FOLDERS = sorted({*CODE, *HOMES.values(), "tests/array"})
-ROWS = "".join(f"{folder} 50 50\n" for folder in FOLDERS) + "gate 1000 500 2.5\n"
+ROWS = "".join(f"{folder} 50 50\n" for folder in FOLDERS) + "gate 1000 500 2.5\ngate_all 2000 1000 2.5\n"
 GOOD = {
     "budgets that are kept": (ROWS, OBJECTS, JUNIT),
     "budgets that are reached": (ROWS.replace("tests/array 50 50", "tests/array 3 4"), OBJECTS, JUNIT),
@@ -330,14 +340,14 @@ def self_test():
     commands = json.dumps([{"command": f"/usr/bin/c++ -DA=\\\"b\\\" -o {path} -c a.cpp"} for path in [*OBJECTS, header]])
     spent = measured(OBJECTS, log, parse_junit(JUNIT), FOLDERS)[0]
     cached = "CMAKE_CXX_COMPILER_LAUNCHER:STRING=/usr/bin/ccache\n"
-    gate = parse_gate(ROWS)
-    budget = suggestion(spent, gate)
+    budget = suggestion(spent, ROWS)
     # What --gate says, and whether the run was too long.
-    runs = {"500 100 100 2.5": False, "501 100 100 2.5": True, "750 100 50 2.5": False, "751 100 50 2.5": True, "1000 100 0 2.5": False, "1001 100 0 2.5": True,
-            "501 0 0 2.5": True, "1000 100 100 5.0": False, "1001 100 100 4.0 6.0": True, "501 100 100 1.0": True}
+    runs = {"gate 500 100 100 2.5": False, "gate 501 100 100 2.5": True, "gate 750 100 50 2.5": False, "gate 751 100 50 2.5": True,
+            "gate 1000 100 0 2.5": False, "gate 1001 100 0 2.5": True, "gate 501 0 0 2.5": True, "gate 1000 100 100 5.0": False,
+            "gate 1001 100 100 4.0 6.0": True, "gate 501 100 100 1.0": True, "gate_all 1000 100 100 2.5": False, "gate_all 1001 100 100 2.5": True}
     claims = {
-        "what the gate may take": [bool(check_gate(gate, ran)[1]) for ran in runs] == list(runs.values()),
-        "how quick the machine is": "2.00 times" in check_gate(gate, "900 100 100 4.0 6.0")[0],
+        "what the gate may take": [bool(check_gate(ROWS, ran)[1]) for ran in runs] == list(runs.values()),
+        "how quick the machine is": "2.00 times" in check_gate(ROWS, "gate 900 100 100 4.0 6.0")[0],
         "the objects of a build": objects_of(commands) == OBJECTS,
         "a log of ninja 1.12": parse_log(LOG.replace("v5", "v6")) == log,
         "a log of another version": "another version" in refusal_of(parse_log, LOG.replace("v5", "v4")),
