@@ -56,6 +56,20 @@ bool has_addressable_span(const Shape& shape, const Strides& strides) {
   return true;
 }
 
+/// Such strides are never meant, but easily given: most libraries count elements.
+void refuse_overlapping_neighbours(DType dtype, const Shape& shape, const Strides& strides) {
+  const auto element = static_cast<std::int64_t>(bits(dtype) / 8);
+  for (std::size_t dimension = 0; dimension < shape.size(); ++dimension) {
+    const std::int64_t stride = strides[dimension];
+    if (shape[dimension] > 1 && stride != 0 && stride > -element && stride < element) {
+      refuse(
+          fmt::format("strides are in bytes; that of dimension {} is {}, and an element of {} has {}: "
+                      "strides_in_elements converts {} if it counts elements",
+                      dimension, stride, name(dtype), element, to_string(strides)));
+    }
+  }
+}
+
 bool is_host(const ArrayView& view) {
   return view.device().kind == Device::Kind::cpu;
 }
@@ -86,6 +100,7 @@ ArrayView::ArrayView(const void* data, Shape shape, DType dtype, Strides strides
   if (byte_count_ == 0) {
     return;  // No element, no address: any strides will do.
   }
+  refuse_overlapping_neighbours(dtype, shape_, strides_);
   if (!has_addressable_span(shape_, strides_)) {
     refuse(fmt::format("strides {} leave the address space for shape {}", to_string(strides_),
                        to_string(shape_)));

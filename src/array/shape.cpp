@@ -107,6 +107,23 @@ Strides row_major_strides(DType dtype, const Shape& shape) {
   return strides;
 }
 
+Strides strides_in_elements(DType dtype, const Strides& elements) {
+  if (is_packed(dtype)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("arrays of {} have no strides: several elements share a byte", name(dtype)));
+  }
+  Strides strides(elements.size(), 0);
+  for (std::size_t dimension = 0; dimension < elements.size(); ++dimension) {
+    const auto bytes = checked_multiply(elements[dimension], static_cast<std::int64_t>(bits(dtype) / 8));
+    if (!bytes) {
+      throw Error(Errc::invalid_argument, fmt::format("{} elements of {} do not fit in 63 bits of bytes",
+                                                      elements[dimension], name(dtype)));
+    }
+    strides[dimension] = *bytes;
+  }
+  return strides;
+}
+
 std::string to_string(const Shape& shape) {
   return join(shape);
 }

@@ -95,6 +95,30 @@ TEST(ArrayView, RefusesStridesThatLeaveTheAddressSpace) {
       Fails(Errc::invalid_argument));
 }
 
+TEST(ArrayView, RefusesStridesThatCountElements) {
+  const std::vector<double> memory(8);
+  const auto viewing = [&](Shape shape, Strides strides) {
+    return [&memory, shape, strides] { return ArrayView(memory.data(), shape, DType::float64, strides); };
+  };
+
+  EXPECT_THAT(viewing({2, 3}, {4, 1}),
+              Fails(Errc::invalid_argument, HasSubstr("strides are in bytes; that of dimension 0 is 4")));
+  EXPECT_THAT(viewing({3}, {-1}), Fails(Errc::invalid_argument, HasSubstr("strides_in_elements")));
+  EXPECT_THAT(viewing({2}, {7}), Fails(Errc::invalid_argument, HasSubstr("F64 has 8")));
+  EXPECT_EQ(viewing({2, 1}, {8, 1})().element_count(), 2u) << "nobody steps over the second";
+  EXPECT_EQ(viewing({3}, {0})().element_count(), 3u) << "one element for all";
+  EXPECT_EQ(viewing({0, 3}, {4, 1})().element_count(), 0u);
+}
+
+TEST(ArrayView, TakesStridesInElementsAsBytes) {
+  const std::vector<double> memory = {1, 2, 3, 99, 4, 5, 6, 99};
+
+  const ArrayView view(memory.data(), {2, 3}, DType::float64, strides_in_elements(DType::float64, {4, 1}));
+
+  EXPECT_TRUE(
+      is_identical(view, ArrayView(std::vector<double>{1, 2, 3, 4, 5, 6}.data(), {2, 3}, DType::float64)));
+}
+
 TEST(ArrayView, RefusesStridesForPackedTypes) {
   const std::array<std::uint8_t, 2> bytes{};
 

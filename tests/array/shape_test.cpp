@@ -129,5 +129,21 @@ TEST(RowMajorStrides, RefusesSizesThatOverflow) {
       Fails(Errc::invalid_argument));
 }
 
+TEST(StridesInElements, AreThoseInBytes) {
+  EXPECT_EQ(strides_in_elements(DType::float32, {6, -1, 0}), (Strides{24, -4, 0}));
+  EXPECT_EQ(strides_in_elements(DType::complex128, {1}), Strides{16});
+  EXPECT_EQ(strides_in_elements(DType::float32, {}), Strides{});
+}
+
+TEST(StridesInElements, AreRefusedWhereTheyDoNotFit) {
+  EXPECT_THAT([] { return strides_in_elements(DType::float64, {std::int64_t{1} << 61}); },
+              Fails(Errc::invalid_argument, ::testing::HasSubstr("do not fit in 63 bits")));
+}
+
+TEST(StridesInElements, AreRefusedForPackedTypes) {
+  EXPECT_THAT([] { return strides_in_elements(DType::float4, {1}); },
+              Fails(Errc::invalid_argument, ::testing::HasSubstr("share a byte")));
+}
+
 }  // namespace
 }  // namespace cairn

@@ -43,10 +43,12 @@ class ArrayView {
   ///         do not fill whole bytes, or when `data` is null though there are elements.
   ArrayView(const void* data, Shape shape, DType dtype, Device device = {});
 
-  /// An array whose element [i, j, …] lies i * strides[0] + j * strides[1] + … bytes behind `data`.
+  /// An array whose element [i, j, …] lies i * strides[0] + j * strides[1] + … bytes behind `data`. Strides are in
+  /// bytes; strides_in_elements converts those of libraries that count elements.
   ///
   /// Errors: as above, and Errc::invalid_argument when the ranks differ, when the distance of two elements
-  ///         does not fit in 63 bits, or when the type is packed.
+  ///         does not fit in 63 bits, when the type is packed, or when neighbours overlap: a stride that is not 0
+  ///         and less than an element.
   ArrayView(const void* data, Shape shape, DType dtype, Strides strides, Device device = {});
 
   /// All elements of a range, as an array of rank 1.

@@ -134,6 +134,13 @@ using Strides = Dimensions<std::int64_t>;
 /// Errors: Errc::invalid_argument where byte_count returns nothing.
 [[nodiscard]] Strides row_major_strides(DType dtype, const Shape& shape);
 
+/// The strides of an array whose strides count elements, as those of torch, DLPack, mdspan, Eigen and Kokkos do.
+///
+/// Units:   `elements` in elements, the result in bytes.
+/// Errors:  Errc::invalid_argument where one does not fit in 63 bits, or the type is packed.
+/// Example: ArrayView(rows, {2, 3}, DType::float64, strides_in_elements(DType::float64, {4, 1}))
+[[nodiscard]] Strides strides_in_elements(DType dtype, const Strides& elements);
+
 /// "[2, 3]"; a scalar is "[]".
 [[nodiscard]] std::string to_string(const Shape& shape);
 [[nodiscard]] std::string to_string(const Strides& strides);
