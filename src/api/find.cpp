@@ -29,12 +29,13 @@ std::function<std::vector<FoundCheckpoint>()> search(DiskCalls calls, const std:
                                                      const LatestOptions& options) {
   ListOptions how;
   how.order = options.order;
+  how.numbers = options.numbers;
   return api::listing(std::move(calls), root, how, Missing::is_empty);
 }
 
 std::optional<FoundCheckpoint> newest_of(std::vector<FoundCheckpoint> found,
                                          const std::filesystem::path& root, const LatestOptions& options) {
-  found = api::candidates(std::move(found), root, {options.order, options.number});
+  found = api::candidates(std::move(found), root, {options.order, options.numbers, options.number});
   return found.empty() ? std::nullopt : std::optional(std::move(found.back()));
 }
 

@@ -69,6 +69,7 @@ class Search {
   [[nodiscard]] static ListOptions how_to_list(const LoadLatestOptions& options) {
     ListOptions how;
     how.order = options.order;
+    how.numbers = options.numbers;
     how.everything = true;
     return how;
   }
@@ -97,7 +98,8 @@ class Search {
 
   void choose_from(std::vector<FoundCheckpoint> found) {
     std::erase_if(found, [](const FoundCheckpoint& each) { return !each.counts(); });
-    found_ = api::candidates(std::move(found), root_, {options_.order, options_.number});
+    found_ = api::candidates(std::move(found), root_,
+                             {options_.order, options_.numbers, options_.number, options_.fall_back});
     passed_over_.clear();
     is_removed_ = false;
   }

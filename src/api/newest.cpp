@@ -11,6 +11,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/natural_order.hpp"
 #include "store/internal/listing.hpp"
 
 namespace cairn::api {
@@ -28,7 +29,10 @@ bool has_number(const FoundCheckpoint& found) {
 }
 
 /// Returns what names of one family have in common.
-std::string family_of(std::string_view name) {
+std::string family_of(std::string_view name, NumbersInNames numbers) {
+  if (numbers == NumbersInNames::decimal) {
+    return without_decimals(name);
+  }
   std::string family(name);
   std::erase_if(family, is_digit);
   return family;
@@ -49,15 +53,18 @@ std::vector<FoundCheckpoint> in_order_of_numbers(std::vector<FoundCheckpoint> fo
   return ordered;
 }
 
-/// Errors: Errc::invalid_argument.
-void require_one_family(const std::vector<FoundCheckpoint>& found, const std::filesystem::path& root) {
-  std::map<std::string, std::string> newest;  // By family; of each the last counts.
+/// Returns the newest of each family, by family.
+std::map<std::string, std::string> newest_of_families(const std::vector<FoundCheckpoint>& found,
+                                                      NumbersInNames numbers) {
+  std::map<std::string, std::string> newest;  // Of each the last counts.
   for (const FoundCheckpoint& each : found) {
-    newest[family_of(store::name_in_root(each))] = store::name_in_root(each);
+    newest[family_of(store::name_in_root(each), numbers)] = store::name_in_root(each);
   }
-  if (newest.size() < 2) {
-    return;
-  }
+  return newest;
+}
+
+[[noreturn]] void throw_several_families(const std::map<std::string, std::string>& newest,
+                                         const std::filesystem::path& root) {
   std::string names;
   std::size_t count = 0;
   for (const auto& [ignored, name] : newest) {
@@ -73,6 +80,49 @@ void require_one_family(const std::vector<FoundCheckpoint>& found, const std::fi
                           count > kMostNamed ? fmt::format(" and {} more", count - kMostNamed) : ""));
 }
 
+std::vector<FoundCheckpoint> sorted(std::vector<FoundCheckpoint> found, NumbersInNames numbers) {
+  std::stable_sort(found.begin(), found.end(), [numbers](const FoundCheckpoint& a, const FoundCheckpoint& b) {
+    return store::is_before_by_name(a, b, numbers);
+  });
+  return found;
+}
+
+/// Errors: Errc::invalid_argument.
+std::vector<FoundCheckpoint> in_order_of(NumbersInNames numbers, std::vector<FoundCheckpoint> found,
+                                         const std::filesystem::path& root) {
+  found = sorted(std::move(found), numbers);
+  if (const auto newest = newest_of_families(found, numbers); newest.size() > 1) {
+    throw_several_families(newest, root);
+  }
+  return found;
+}
+
+/// Errors: Errc::invalid_argument.
+std::vector<FoundCheckpoint> as_both_say(std::vector<FoundCheckpoint> found,
+                                         const std::filesystem::path& root, bool is_of_all) {
+  std::vector<FoundCheckpoint> apart = sorted(std::move(found), NumbersInNames::apart);
+  const std::vector<FoundCheckpoint> decimal = sorted(apart, NumbersInNames::decimal);
+  const auto families = newest_of_families(apart, NumbersInNames::apart);
+  if (families.size() > 1 && newest_of_families(decimal, NumbersInNames::decimal).size() > 1) {
+    throw_several_families(families, root);
+  }
+  // What is no number to one reading may be part of one to the other: both compare all that there is.
+  for (std::size_t newer = apart.size(); newer > 0 && (is_of_all || newer == apart.size()); --newer) {
+    const std::string_view one = store::name_in_root(apart[newer - 1]);
+    const std::string_view other = store::name_in_root(decimal[newer - 1]);
+    if (one != other) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format("{}: which checkpoint is the newest depends on how the numbers in the names are read: "
+                      "'{}' where each run of digits counts apart, as in versions; '{}' where they are "
+                      "decimal; say it by `numbers` (apart or decimal), take CheckpointOrder::by_time, or "
+                      "pad names to one width behind the point",
+                      root.string(), one, other));
+    }
+  }
+  return apart;
+}
+
 }  // namespace
 
 std::vector<FoundCheckpoint> candidates(std::vector<FoundCheckpoint> found, const std::filesystem::path& root,
@@ -84,7 +134,8 @@ std::vector<FoundCheckpoint> candidates(std::vector<FoundCheckpoint> found, cons
     if (std::any_of(found.begin(), found.end(), has_number)) {
       std::erase_if(found, [](const FoundCheckpoint& each) { return !has_number(each); });
     }
-    require_one_family(found, root);
+    return how.numbers ? in_order_of(*how.numbers, std::move(found), root)
+                       : as_both_say(std::move(found), root, how.is_of_all);
   }
   return found;
 }

@@ -97,11 +97,25 @@ void mark_obstructed(const std::vector<ScannedEntry>& scanned, std::vector<Found
   }
 }
 
-bool is_earlier(const FoundCheckpoint& a, const FoundCheckpoint& b, CheckpointOrder order) {
-  if (order == CheckpointOrder::by_time && a.commit_time != b.commit_time) {
-    return a.commit_time < b.commit_time;
+bool is_earlier(const FoundCheckpoint& a, const FoundCheckpoint& b) {
+  return a.commit_time != b.commit_time ? a.commit_time < b.commit_time
+                                        : is_before_by_name(a, b, NumbersInNames::apart);
+}
+
+void put_in_order(std::vector<FoundCheckpoint>& found, const ListOptions& options) {
+  const auto by = [](NumbersInNames numbers) {
+    return [numbers](const FoundCheckpoint& a, const FoundCheckpoint& b) {
+      return is_before_by_name(a, b, numbers);
+    };
+  };
+  bool is_by_time = options.order == CheckpointOrder::by_time;
+  if (!is_by_time) {
+    std::stable_sort(found.begin(), found.end(), by(options.numbers.value_or(NumbersInNames::apart)));
+    is_by_time = !options.numbers && !std::is_sorted(found.begin(), found.end(), by(NumbersInNames::decimal));
   }
-  return is_naturally_less(name_in_root(a), name_in_root(b));
+  if (is_by_time) {
+    std::stable_sort(found.begin(), found.end(), is_earlier);
+  }
 }
 
 /// The names of checkpoints of which there may be later generations, or what saves and removals of them have left.
@@ -165,6 +179,11 @@ std::string_view name_in_root(const FoundCheckpoint& found) {
   return reserved ? reserved->base : std::string_view(found.name);
 }
 
+bool is_before_by_name(const FoundCheckpoint& a, const FoundCheckpoint& b, NumbersInNames numbers) {
+  return numbers == NumbersInNames::decimal ? is_decimally_less(name_in_root(a), name_in_root(b))
+                                            : is_naturally_less(name_in_root(a), name_in_root(b));
+}
+
 std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
   std::map<std::string, std::pair<std::uint32_t, std::string>, std::less<>>
       highest;  // Name to its highest generation.
@@ -211,9 +230,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const io::Directory& root, const L
   }
   mark_obstructed(scanned, found);
   std::erase_if(found, [&](const FoundCheckpoint& each) { return !options.everything && !each.is_sound(); });
-  std::stable_sort(found.begin(), found.end(), [&](const FoundCheckpoint& a, const FoundCheckpoint& b) {
-    return is_earlier(a, b, options.order);
-  });
+  put_in_order(found, options);
   return found;
 }
 

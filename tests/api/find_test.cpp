@@ -100,7 +100,94 @@ INSTANTIATE_TEST_SUITE_P(All, LatestByName,
                                            NamesAndLatest{{"best", "weights"}, ""},
                                            NamesAndLatest{{"100", "step-7"}, ""},
                                            NamesAndLatest{{"1", "1-2"}, ""},
+                                           NamesAndLatest{{"9.5", "10", "10.5", "11"}, "11"},
+                                           NamesAndLatest{{"-20", "-10", "0", "10"}, "10"},
+                                           NamesAndLatest{{"t_0.25", "t_0.75", "t_1.00"}, "t_1.00"},
+                                           NamesAndLatest{{"0.050", "0.100", "0.125"}, "0.125"},
                                            NamesAndLatest{{"step_100", "step_100-hf"}, ""}));
+
+/// Names of which the readings name different newest ones, and these, as decimals and apart.
+struct NamesReadTwice {
+  std::vector<std::string> names;  // In the order in which they are saved.
+  std::string decimal;
+  std::string apart;
+};
+
+class LatestReadTwice : public Find, public ::testing::WithParamInterface<NamesReadTwice> {
+ protected:
+  LatestReadTwice() {
+    for (const std::string& name : GetParam().names) {
+      save(root() / name, {{"step", 1}}, {}, *context_);
+    }
+  }
+
+  template <class Options>
+  static Options read_as(NumbersInNames numbers) {
+    Options options;
+    options.numbers = numbers;
+    return options;
+  }
+};
+
+TEST_P(LatestReadTwice, IsRefusedAndBothAreNamed) {
+  const auto names_both =
+      AllOf(HasSubstr("'" + GetParam().decimal + "'"), HasSubstr("'" + GetParam().apart + "'"),
+            HasSubstr("`numbers`"), HasSubstr("by_time"));
+  EXPECT_THAT([&] { static_cast<void>(latest_checkpoint(root(), {}, *context_)); },
+              Fails(Errc::invalid_argument, names_both));
+  EXPECT_THAT([&] { static_cast<void>(load_latest(root(), {}, {}, *context_)); },
+              Fails(Errc::invalid_argument, names_both));
+}
+
+TEST_P(LatestReadTwice, IsWhatIsAskedFor) {
+  const auto decimal = read_as<LatestOptions>(NumbersInNames::decimal);
+  const auto apart = read_as<LatestOptions>(NumbersInNames::apart);
+  EXPECT_EQ(latest_checkpoint(root(), decimal, *context_)->name, GetParam().decimal);
+  EXPECT_EQ(latest_checkpoint(root(), apart, *context_)->name, GetParam().apart);
+  const auto load = read_as<LoadLatestOptions>(NumbersInNames::decimal);
+  EXPECT_EQ(load_latest(root(), {}, load, *context_)->checkpoint.name, GetParam().decimal);
+}
+
+TEST_P(LatestReadTwice, IsTheLastOfTheListThatIsAskedFor) {
+  const auto decimal = read_as<ListOptions>(NumbersInNames::decimal);
+  const auto apart = read_as<ListOptions>(NumbersInNames::apart);
+  EXPECT_EQ(list_checkpoints(root(), decimal, *context_).back().name, GetParam().decimal);
+  EXPECT_EQ(list_checkpoints(root(), apart, *context_).back().name, GetParam().apart);
+  EXPECT_EQ(list_checkpoints(root(), {}, *context_).back().name, GetParam().names.back())
+      << "by the time of the commit";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LatestReadTwice,
+                         ::testing::Values(NamesReadTwice{{"0.1", "0.15", "0.2"}, "0.2", "0.15"},
+                                           NamesReadTwice{{"v1.10", "v1.9"}, "v1.9", "v1.10"},
+                                           NamesReadTwice{{"-10", "-5"}, "-5", "-10"}));
+
+TEST_F(Find, AListOfTimesOfASimulationHasTheLastThatWasSavedLast) {
+  for (const char* time : {"0.05", "0.1", "0.15", "0.2", "0.25", "0.3"}) {
+    save(root() / time, {{"step", 1}}, {}, *context_);
+    for (auto old = list_checkpoints(root(), {}, *context_); old.size() > 3; old.erase(old.begin())) {
+      remove_checkpoint(old.front().path, {}, *context_);
+    }
+    ASSERT_TRUE(is_checkpoint(root() / time, {}, *context_)) << time;
+  }
+  EXPECT_TRUE(is_checkpoint(root() / "0.2", {}, *context_));
+  EXPECT_TRUE(is_checkpoint(root() / "0.25", {}, *context_));
+}
+
+/// The newest is the same either way, but not what comes before it.
+TEST_F(Find, LoadLatestDoesNotFallBackInAnOrderThatNamesDoNotTell) {
+  for (const char* name : {"0.15", "0.2", "1.0"}) {
+    save(root() / name, {{"step", 1}}, {}, *context_);
+  }
+  LoadLatestOptions options;
+  EXPECT_EQ(load_latest(root(), {}, options, *context_)->checkpoint.name, "1.0");
+
+  options.fall_back = true;
+  EXPECT_THAT([&] { static_cast<void>(load_latest(root(), {}, options, *context_)); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr("'0.2'"), HasSubstr("'0.15'"))));
+  options.numbers = NumbersInNames::decimal;
+  EXPECT_EQ(load_latest(root(), {}, options, *context_)->checkpoint.name, "1.0");
+}
 
 TEST_F(Find, TheLatestOfSeveralFamiliesIsThatByTimeOrByNumber) {
   for (const char* name : {"step-100-hf", "step-100", "step-90"}) {

@@ -29,6 +29,7 @@ namespace cairn {
 
 using store::CheckpointOrder;
 using store::FoundCheckpoint;
+using store::NumbersInNames;
 
 struct ListOptions : store::ListOptions {
   ListOptions() = default;
@@ -61,6 +62,9 @@ struct LatestOptions {
   /// newest where another has one. Names that differ in more than their numbers ("step-10" and "step-10-best") are an
   /// error.
   CheckpointOrder order = CheckpointOrder::by_name;
+  /// How the numbers in names are read. Unset: both readings must name the same newest one; of "0.1", "0.15" and "0.2"
+  /// they do not, and that is an error.
+  std::optional<NumbersInNames> numbers;
   /// Takes the name of a checkpoint to its number: the newest is the one with the highest, and those without are left
   /// out. Null: `order` decides. Called on the calling thread, and by latest_checkpoint_async on the executor that
   /// awaits it.
@@ -75,7 +79,7 @@ struct LatestOptions {
 ///
 /// Threads: as list_checkpoints.
 /// Errors:  as list_checkpoints; Errc::invalid_argument where names do not tell which is the newest
-///          (LatestOptions::order).
+///          (LatestOptions::order, LatestOptions::numbers).
 /// Example: if (const auto newest = cairn::latest_checkpoint("run")) { state = cairn::load(newest->path); }
 [[nodiscard]] std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
                                                                const LatestOptions& options = {},
@@ -112,6 +116,8 @@ struct LoadLatestOptions {
   LoadOptions load;
   /// As LatestOptions::order.
   CheckpointOrder order = CheckpointOrder::by_name;
+  /// As LatestOptions::numbers; with `fall_back` both readings must have all in the same order.
+  std::optional<NumbersInNames> numbers;
   /// Takes the name of a checkpoint to its number: the newest is the one with the highest, and those without are left
   /// out. Null: `order` decides. Called on the calling thread, and by load_latest_async on the executor that awaits
   /// it.

@@ -144,6 +144,15 @@ enum class CheckpointOrder : std::uint8_t {
   by_time,  ///< By the time of the commit, then by name. Those without one come first.
 };
 
+/// How numbers in names are read. Names that are padded to one width behind the point are in the same order either
+/// way.
+enum class NumbersInNames : std::uint8_t {
+  apart,  ///< Each run of digits is a number, as in versions: "1.9" before "1.10".
+  /// As fractions, also with an exponent, and with a sign where nothing stands before it: "0.15" before "0.2", "-10"
+  /// before "-5".
+  decimal,
+};
+
 /// Something in a directory of checkpoints.
 struct FoundCheckpoint {
   std::string name;  ///< What it is opened by in its root; of what cannot be opened, what it is called there.
@@ -175,6 +184,9 @@ struct ListOptions {
   ListOptions() = default;
 
   CheckpointOrder order = CheckpointOrder::by_name;
+  /// How names are read for `order`. Unset: as both readings say or, where they do not agree on the order of these
+  /// names, by the time of the commit.
+  std::optional<NumbersInNames> numbers;
   /// Also what cannot be loaded and is or was Cairn's: damaged and displaced checkpoints, older generations, what
   /// saves are writing or have left.
   bool everything = false;

@@ -31,6 +31,10 @@ namespace cairn::store {
 /// Ownership: of `found`.
 [[nodiscard]] std::string_view name_in_root(const FoundCheckpoint& found);
 
+/// Returns whether the name_in_root of `a` comes before that of `b`.
+[[nodiscard]] bool is_before_by_name(const FoundCheckpoint& a, const FoundCheckpoint& b,
+                                     NumbersInNames numbers);
+
 /// A checkpoint, as far as its directory and a COMMIT in it say.
 struct NamedCheckpoint {
   std::string name;   ///< What it is opened by.
