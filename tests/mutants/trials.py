@@ -49,6 +49,8 @@ def run(program, tests, limit_s, environment):
     with tempfile.TemporaryDirectory(prefix="cairn-mutants-", ignore_cleanup_errors=True) as folder:
         variables = {**os.environ, **environment, "TMPDIR": folder, "GTEST_FILTER": ":".join(tests), "GTEST_FAIL_FAST": "1"}
         variables.pop("GTEST_OUTPUT", None)
+        if pathlib.Path(program).name == "cairn_store_test":
+            variables["CAIRN_SEED"] = "all"  # A commit has a sample of the calls that fail; a mutant is to meet all of them.
         with tempfile.TemporaryFile() as out:
             child = subprocess.Popen([str(program)], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=out,
                                      stderr=subprocess.STDOUT, preexec_fn=limit)
