@@ -56,7 +56,7 @@ std::vector<FoundCheckpoint> in_order_of_numbers(std::vector<FoundCheckpoint> fo
 /// Returns the newest of each family, by family.
 std::map<std::string, std::string> newest_of_families(const std::vector<FoundCheckpoint>& found,
                                                       NumbersInNames numbers) {
-  std::map<std::string, std::string> newest;  // Of each the last counts.
+  std::map<std::string, std::string> newest;  // The last of each family counts.
   for (const FoundCheckpoint& each : found) {
     newest[family_of(store::name_in_root(each), numbers)] = store::name_in_root(each);
   }
@@ -106,7 +106,7 @@ std::vector<FoundCheckpoint> as_both_say(std::vector<FoundCheckpoint> found,
   if (families.size() > 1 && newest_of_families(decimal, NumbersInNames::decimal).size() > 1) {
     throw_several_families(families, root);
   }
-  // What is no number to one reading may be part of one to the other: both compare all that there is.
+  // Each reading sorts all names: a character that one takes for text may belong to a number for the other.
   for (std::size_t newer = apart.size(); newer > 0 && (is_of_all || newer == apart.size()); --newer) {
     const std::string_view one = store::name_in_root(apart[newer - 1]);
     const std::string_view other = store::name_in_root(decimal[newer - 1]);

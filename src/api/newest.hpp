@@ -19,7 +19,7 @@ struct Newest {
   std::optional<NumbersInNames> numbers;
   /// Null: `order` decides.
   std::function<std::optional<std::uint64_t>(std::string_view name)> number;
-  /// Whether those before the newest are of interest, too: then both readings must have all in the same order.
+  /// The caller may go on to those before the newest: both readings must have all in the same order then.
   bool is_of_all = false;
 };
 

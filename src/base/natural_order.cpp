@@ -97,7 +97,7 @@ class Decimal {
     return whole_.empty() && fraction_.find_first_not_of('0') == std::string_view::npos;
   }
   [[nodiscard]] int sign() const noexcept { return is_zero() ? 0 : is_negative_ ? -1 : 1; }
-  /// Where the first digit that is not 0 stands: 1 for those from 1 to 9, 0 for those from 0.1 to 0.9.
+  /// The place of the first digit that is not 0: 1 for those from 1 to 9, 0 for those from 0.1 to 0.9.
   [[nodiscard]] std::int64_t magnitude() const noexcept {
     return exponent_ + (whole_.empty() ? -static_cast<std::int64_t>(fraction_.find_first_not_of('0'))
                                        : static_cast<std::int64_t>(whole_.size()));
@@ -134,7 +134,7 @@ class Decimal {
   std::int64_t exponent_ = 0;
 };
 
-/// What two names are where they differ first.
+/// The outcome of comparing two names where they first differ.
 enum class First : std::uint8_t { less, greater, neither };
 
 template <class Number>

@@ -11,7 +11,7 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # A tenth of the time: less often does g++ look for what it may forget.
 endif()
 if(PROJECT_IS_TOP_LEVEL)
-  # What __FILE__ says is the same in each clone of the sources, so that the compiler's cache knows it again.
+  # __FILE__ is relative, so that each clone of the sources shares the objects in the compiler's cache.
   add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

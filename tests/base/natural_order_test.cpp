@@ -93,7 +93,7 @@ std::string padded(std::uint64_t number, std::size_t width) {
   return text;
 }
 
-/// What numbers of one family look like: all have a fraction or none, and so on, so that the texts between are alike.
+/// The form that all numbers at one place of a family share: all have a fraction or none, and so on, so that the texts between are alike.
 struct Form {
   bool has_fraction = false;
   bool has_exponent = false;
