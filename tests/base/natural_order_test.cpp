@@ -93,7 +93,8 @@ std::string padded(std::uint64_t number, std::size_t width) {
   return text;
 }
 
-/// The form that all numbers at one place of a family share: all have a fraction or none, and so on, so that the texts between are alike.
+/// The form that all numbers at one place of a family share, so that the texts between them are alike: each has a
+/// fraction or none, an exponent or none.
 struct Form {
   bool has_fraction = false;
   bool has_exponent = false;
