@@ -2,6 +2,7 @@
 // Programs that fork while they have a Checkpointer, a PartialSave or the default context.
 #include <csignal>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +19,7 @@ namespace cairn::kill {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 class ForkedTrainings : public ::testing::Test {
  protected:
@@ -45,9 +47,10 @@ TEST_F(ForkedTrainings, AContextOfTheParentSaysWhatToDo) {
 
 TEST_F(ForkedTrainings, PartsAreNotLockedByAChildThatAnAdditionHasForked) {
   cairn::testing::Process process = start("add");
-  EXPECT_EQ(process.next_line(),
-            "added");  // The child takes a while until it says anything, or closes anything.
-  EXPECT_EQ(process.next_line(), "forked");
+  // On a busy machine the child, which takes a while until it says or closes anything, may still be the first.
+  const std::string one = process.next_line();
+  const std::string other = process.next_line();
+  EXPECT_THAT((std::vector{one, other}), UnorderedElementsAre("added", "forked"));
 
   process.tell("end");
   EXPECT_THAT(process.finish(), ElementsAre());

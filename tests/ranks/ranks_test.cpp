@@ -15,11 +15,12 @@
 #include "ranks/campaign.hpp"
 #include "support/number_from.hpp"
 #include "support/sampling.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn::ranks {
 namespace {
 
-constexpr std::size_t kJobsAtOnce = 8;
+constexpr std::size_t kJobsAtOnce = testing::kHasSanitizer ? 4 : 8;
 
 TEST(Ranks, AreToldNothingThatContradicts) {
   const std::uint64_t jobs = testing::number_from("CAIRN_RANKS_JOBS", CAIRN_RANKS_JOBS_IN_CI);

@@ -7,11 +7,16 @@
 #include <fmt/format.h>
 
 #include "support/dice.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn::ranks {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// After how much silence a rank counts as lost. Programs that run beside this one must not keep a rank's thread from
+/// its turn for as long, and sanitized programs take turns slowly.
+constexpr testing::Duration kSilence = testing::kHasSanitizer ? 5s : 1500ms;
 
 /// Half of the steps are waited for; what is odd is one rank's.
 Step make_step(testing::Dice& dice, std::size_t ranks) {
@@ -62,7 +67,7 @@ Story::Story(std::uint64_t of) : seed(of) {
   // Long where all are heard: a busy machine must not make a rank seem lost.
   lost_after = 20s;
   if (dice.one_in(3)) {
-    lost_after = 500ms;
+    lost_after = kSilence;
     const std::size_t step = count - 1 - dice.below(std::min<std::size_t>(count, 3));
     silence = Silence{dice.below(ranks), step, dice.up_to(40ms)};
   }

@@ -14,7 +14,7 @@ The row `gate` is that of .ci/run as a whole: its seconds where the compiler's c
 machine_speed.py took on the machine where both were measured. `gate_all` is the same where a commit asks for all programs or for mutants.
 --gate has the row that counts, the seconds of this run, how many compilations asked the cache, how many it had, and what machine_speed.py
 printed meanwhile. Between the two limits the share of the compilations that the cache did not have
-decides; on a slower machine both are longer, on a quicker one they stay."""
+decides; on a slower machine both are longer, on a quicker one they stay, and so are and do those of folders."""
 import json
 import math
 import pathlib
@@ -177,17 +177,19 @@ def measured(objects, log, tests, folders):
     return spent, findings
 
 
-def check_spent(spent, budgets):
-    """Yields the folders above their budgets."""
+def check_spent(spent, budgets, slowness=1.0):
+    """Yields the folders above their budgets, on a machine that takes `slowness` times as long."""
     for folder, budget in sorted(budgets.items()):
         taken = spent.get(folder, Seconds())
         for what, took_s, may_s in (("compile", taken.compile_s, budget.compile_s), ("run", taken.run_s, budget.run_s)):
+            may_s *= max(1, slowness)
             if took_s > may_s:
                 yield Finding(BUDGETS, 0, f"{folder} takes {took_s:.1f} s to {what}, and may take {may_s:.0f} s")
 
 
 def check_gate(text, ran):
-    """Returns the line about the gate, and the findings: a run `ran`, as --gate has it, that was longer than the budgets in `text` let it be."""
+    """Returns the line about the gate, the findings and how slow the machine is: a run `ran`, as --gate has it, that was longer than the
+    budgets in `text` let it be."""
     name, *numbers = ran.split()
     gate = parse_gate(text, name)
     took_s, asked, answered, *speeds = map(float, numbers)
@@ -195,7 +197,8 @@ def check_gate(text, ran):
     may_s = gate.limit(asked, answered, slowness)
     line = (f"{name}: {took_s:.0f} s of most {may_s:.0f} s; the cache had {answered:.0f} of {asked:.0f} compilations; machine_speed.py takes "
             f"{slowness:.2f} times as long as where the limits were measured")
-    return line, [Finding(BUDGETS, 0, f"the gate takes {took_s:.0f} s, and may take {may_s:.0f} s")] if took_s > may_s else []
+    findings = [Finding(BUDGETS, 0, f"the gate takes {took_s:.0f} s, and may take {may_s:.0f} s")] if took_s > may_s else []
+    return line, findings, slowness
 
 
 def notes(objects, log, cmake_cache):
@@ -269,11 +272,12 @@ def compare(root, build, junit_files, mode, ran=""):
         return lost
     budgets, findings = parse_budgets(read(root / BUDGETS))
     print("\n".join([*table(spent, budgets), *(f"note: {remark}" for remark in remarks)]))
+    slowness = 1.0
     if ran and not findings:
-        line, late = check_gate(read(root / BUDGETS), ran)
+        line, late, slowness = check_gate(read(root / BUDGETS), ran)
         print(line)
         findings += late
-    return findings + list(check_rows(budgets, folders)) + lost + list(check_spent(spent, budgets))
+    return findings + list(check_rows(budgets, folders)) + lost + list(check_spent(spent, budgets, slowness))
 
 
 LOG = ("# ninja log v5\n"
@@ -347,6 +351,8 @@ def self_test():
             "gate 1001 100 100 4.0 6.0": True, "gate 501 100 100 1.0": True, "gate_all 1000 100 100 2.5": False, "gate_all 1001 100 100 2.5": True}
     claims = {
         "what the gate may take": [bool(check_gate(ROWS, ran)[1]) for ran in runs] == list(runs.values()),
+        "a folder on a slower machine": not list(check_spent({"a": Seconds(3, 0)}, {"a": Seconds(2, 9)}, 1.5)),
+        "a folder on a quicker machine": len(list(check_spent({"a": Seconds(3, 0)}, {"a": Seconds(2, 9)}, 0.5))) == 1,
         "how quick the machine is": "2.00 times" in check_gate(ROWS, "gate 900 100 100 4.0 6.0")[0],
         "the objects of a build": objects_of(commands) == OBJECTS,
         "a log of ninja 1.12": parse_log(LOG.replace("v5", "v6")) == log,
