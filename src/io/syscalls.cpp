@@ -129,7 +129,7 @@ void append_entries(int directory, std::span<const std::byte> read, std::vector<
     const auto& entry = *reinterpret_cast<const dirent64*>(read.data());
     const std::string_view name = entry.d_name;
     if (name != "." && name != "..") {
-      entries.push_back({std::string(name), kind_of_entry(directory, entry)});
+      entries.push_back({std::string(name), kind_of_entry(directory, entry), entry.d_ino});
     }
     read = read.subspan(entry.d_reclen);
   }
@@ -137,11 +137,12 @@ void append_entries(int directory, std::span<const std::byte> read, std::vector<
 
 /// Reads `fd` to its end. Not with `readdir`: to make its stream costs three calls, and a save lists eight directories.
 int list_open(int fd, int directory, std::vector<DirectoryEntry>& entries) noexcept {
-  constexpr std::size_t kReadBytes = 32 << 10;
+  std::size_t room = 32 << 10;
+  constexpr std::size_t kMostRoom = 2 << 20;  // 50,000 entries.
   try {
-    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kReadBytes);  // The stack may be small.
+    auto buffer = std::make_unique_for_overwrite<std::byte[]>(room);  // The stack may be small.
     while (true) {
-      const ssize_t bytes = ::getdents64(fd, buffer.get(), kReadBytes);
+      const ssize_t bytes = ::getdents64(fd, buffer.get(), room);
       if (bytes == 0 || (bytes < 0 && errno == ENOENT)) {
         return 0;  // ENOENT: it was removed meanwhile.
       }
@@ -149,6 +150,10 @@ int list_open(int fd, int directory, std::vector<DirectoryEntry>& entries) noexc
         return -errno;
       }
       append_entries(directory, std::span(buffer.get(), static_cast<std::size_t>(bytes)), entries);
+      if (room < kMostRoom && 2 * static_cast<std::size_t>(bytes) > room) {  // There are many.
+        room = kMostRoom;
+        buffer = std::make_unique_for_overwrite<std::byte[]>(room);
+      }
     }
   } catch (const std::bad_alloc&) {
     return -ENOMEM;

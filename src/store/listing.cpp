@@ -153,6 +153,14 @@ bool may_be_checkpoint(const io::Directory& root, const std::string& name) {
   }
 }
 
+/// Returns whether the directory of `entry`, whose checkpoint is called `name`, is among those of an earlier list.
+bool is_among(std::span<const NamedCheckpoint> earlier, const io::DirectoryEntry& entry,
+              std::string_view name) {
+  const auto same = std::ranges::lower_bound(earlier, name, {}, &NamedCheckpoint::name);
+  return same != earlier.end() && same->name == name && same->entry == entry.name &&
+         same->inode == entry.inode && entry.inode != 0;
+}
+
 }  // namespace
 
 bool FoundCheckpoint::counts() const noexcept {
@@ -184,32 +192,42 @@ bool is_before_by_name(const FoundCheckpoint& a, const FoundCheckpoint& b, Numbe
                                             : is_naturally_less(name_in_root(a), name_in_root(b));
 }
 
-std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
-  std::map<std::string, std::pair<std::uint32_t, std::string>, std::less<>>
-      highest;  // Name to its highest generation.
+std::vector<NamedCheckpoint> list_names(const io::Directory& root, std::span<const NamedCheckpoint> earlier) {
+  struct Generation {
+    std::uint32_t number = 0;
+    std::string entry;
+    std::uint64_t inode = 0;
+  };
+  std::map<std::string, Generation, std::less<>> highest;
   const std::vector<io::DirectoryEntry> entries = root.list();
   const std::set<std::string, std::less<>> accompanied = accompanied_names(entries);
   for (const io::DirectoryEntry& entry : entries) {
-    if (entry.kind != io::FileKind::directory || reserved_kind(entry.name) ||
-        !may_be_checkpoint(root, entry.name)) {
+    if (entry.kind != io::FileKind::directory || reserved_kind(entry.name)) {
       continue;
     }
     GenerationName parsed = parse_generation(entry.name);
-    if (parsed.generation > 1 && check_commit(root, entry.name, false).generation != parsed.generation) {
-      parsed = {entry.name, 1};  // It is only called so.
+    if (is_among(earlier, entry, entry.name)) {
+      parsed = {entry.name, 1};
+    } else if (!is_among(earlier, entry, parsed.base)) {
+      if (!may_be_checkpoint(root, entry.name)) {
+        continue;
+      }
+      if (parsed.generation > 1 && check_commit(root, entry.name, false).generation != parsed.generation) {
+        parsed = {entry.name, 1};  // It is only called so.
+      }
     }
-    auto& [generation, of_name] = highest[std::string(parsed.base)];
-    if (parsed.generation > generation) {
-      generation = parsed.generation;
-      of_name = entry.name;
+    Generation& generation = highest[std::string(parsed.base)];
+    if (parsed.generation > generation.number) {
+      generation = {parsed.generation, entry.name, entry.inode};
     }
   }
   std::vector<NamedCheckpoint> found;
   found.reserve(highest.size());
-  for (auto& [name, of_name] : highest) {
-    CAIRN_ASSERT(of_name.first >= 1 && !of_name.second.empty(), "a checkpoint that is listed has an entry");
-    const bool is_alone = of_name.second == name && !accompanied.contains(name);
-    found.push_back({name, std::move(of_name.second), is_alone});
+  for (auto& [name, generation] : highest) {
+    CAIRN_ASSERT(generation.number >= 1 && !generation.entry.empty(),
+                 "a checkpoint that is listed has an entry");
+    const bool is_alone = generation.entry == name && !accompanied.contains(name);
+    found.push_back({name, std::move(generation.entry), is_alone, generation.inode});
   }
   return found;
 }

@@ -224,7 +224,7 @@ void Checkpointer::State::look_for_steps(const ResumeOptions& how, const std::se
   if (how.recover && without.empty() && !api::is_yet_to_be_made(directory.root())) {
     recover(directory.root(), how.recovery, context);
   }
-  list_again([this] { directory.reload(); });
+  list_again([this] { directory.refresh(); });
   for (const std::uint64_t step : without) {
     remover.set_damaged(step, true);  // Another rank cannot load it.
   }

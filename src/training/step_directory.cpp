@@ -38,9 +38,10 @@ namespace {
 
 /// A step that was found or saved.
 struct Known {
-  std::string name;       ///< What it is opened by.
-  std::string entry;      ///< What its directory is called.
-  bool is_alone = false;  ///< As NamedCheckpoint; not once this process has saved it again.
+  std::string name;         ///< What it is opened by.
+  std::string entry;        ///< What its directory is called.
+  bool is_alone = false;    ///< As NamedCheckpoint; not once this process has saved it again.
+  std::uint64_t inode = 0;  ///< As NamedCheckpoint.
   std::optional<store::ManifestFacts> facts;  ///< Once they were read.
   Metrics metrics;                            ///< Likewise.
   std::string problem;                        ///< Likewise.
@@ -53,6 +54,7 @@ struct Known {
   }
 };
 
+using Names = std::vector<store::NamedCheckpoint>;
 using KnownSteps = std::map<std::uint64_t, Known>;
 using SteadyTime = std::chrono::steady_clock;
 
@@ -126,22 +128,25 @@ struct StepDirectory::State {
     return step;
   }
 
-  /// Returns what is on the disk now.
-  [[nodiscard]] KnownSteps list() const {
-    KnownSteps found;
+  /// Returns the names on the disk now. `earlier`: what it has returned before, of which only what has changed since is
+  /// looked at.
+  [[nodiscard]] Names list_names(const Names& earlier) const {
     const std::optional<io::Directory> directory = open_root();
-    if (!directory) {
-      return found;
-    }
-    for (store::NamedCheckpoint& each : store::list_names(*directory)) {
+    return directory ? store::list_names(*directory, earlier) : Names();
+  }
+
+  [[nodiscard]] KnownSteps steps_of(const Names& names) const {
+    KnownSteps found;
+    for (const store::NamedCheckpoint& each : names) {
       const std::optional<std::uint64_t> step = parse(each.name);
       if (!step) {
         continue;
       }
       Known one;
-      one.name = std::move(each.name);
-      one.entry = std::move(each.entry);
+      one.name = each.name;
+      one.entry = each.entry;
       one.is_alone = each.is_alone;
+      one.inode = each.inode;
       const auto [other, is_first] = found.try_emplace(*step, std::move(one));
       if (!is_first) {
         throw Error(Errc::already_exists, fmt::format("step {} of {} exists twice: '{}' and '{}'", *step,
@@ -156,19 +161,23 @@ struct StepDirectory::State {
   void list_again(bool keeps_manifests) {
     for (;;) {
       std::uint64_t before = 0;
+      std::shared_ptr<const Names> earlier;
       {
         const MutexLock lock(mutex);
         before = changes;
+        earlier = keeps_manifests ? names : nullptr;
       }
-      KnownSteps found = list();
+      auto now = std::make_shared<const Names>(list_names(earlier ? *earlier : Names()));
+      KnownSteps found = steps_of(*now);
       const MutexLock lock(mutex);
+      names = std::move(now);
       if (changes != before) {
         continue;
       }
       for (auto& [step, one] : found) {
         const auto same = known.find(step);
         if (keeps_manifests && same != known.end() && same->second.entry == one.entry &&
-            same->second.problem.empty()) {
+            same->second.inode == one.inode && same->second.problem.empty()) {
           const bool is_alone = one.is_alone;
           one = std::move(same->second);
           one.is_alone = is_alone;
@@ -229,6 +238,7 @@ struct StepDirectory::State {
 
   mutable Mutex mutex;
   KnownSteps known CAIRN_GUARDED_BY(mutex);
+  std::shared_ptr<const Names> names CAIRN_GUARDED_BY(mutex);  // As the last list has found them.
   SteadyTime::time_point listed CAIRN_GUARDED_BY(mutex);
   std::uint64_t changes CAIRN_GUARDED_BY(mutex) = 0;  // That `add` and `forget` have made.
   Steps numbers CAIRN_GUARDED_BY(mutex) = std::make_shared<const std::vector<std::uint64_t>>();

@@ -337,7 +337,7 @@ int SimulatedProcess::status_at(int directory, const char* name, io::FileStatus&
 int SimulatedProcess::list(int directory, std::vector<io::DirectoryEntry>& entries) noexcept {
   const Call call(*this);
   for (const auto& [name, inode] : machine_.disk_.node(inode_of(directory)).entries) {
-    entries.push_back({name, machine_.disk_.node(inode).kind});
+    entries.push_back({name, machine_.disk_.node(inode).kind, inode});
   }
   return 0;
 }

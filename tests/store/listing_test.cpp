@@ -179,6 +179,33 @@ TEST_F(Listing, OfNamesOpensNoneAndLeavesOutWhatHasNoCommit) {
   EXPECT_LT(counting.calls, 30u);
 }
 
+TEST_F(Listing, OfNamesLooksOnlyAtWhatHasChangedSinceAnEarlierOne) {
+  for (const char* name : {"a", "b", "c", "d.g2", "e"}) {
+    save(name);
+  }
+  copy("e", "e.g2");  // Called so, but no second generation.
+  CountingSyscalls counting;
+  const io::Directory root = open_root(counting, temp_.path());
+  const std::vector<NamedCheckpoint> earlier = list_names(root);
+  const auto names_since = [&] {
+    std::vector<std::string> found;
+    for (const NamedCheckpoint& each : list_names(root, earlier)) {
+      found.push_back(each.name);
+    }
+    return found;
+  };
+  const std::uint64_t before = counting.calls;
+  EXPECT_THAT(names_since(), ElementsAre("a", "b", "c", "d.g2", "e", "e.g2"));
+  EXPECT_EQ(counting.calls, before + 1);
+
+  save("f");
+  std::filesystem::remove_all(temp_ / "a");
+  std::filesystem::rename(temp_ / "b", temp_ / "aside");
+  std::filesystem::create_directory(temp_ / "b");  // In its place, without a COMMIT.
+
+  EXPECT_THAT(names_since(), ElementsAre("aside", "c", "d.g2", "e", "e.g2", "f"));
+}
+
 TEST_F(Listing, OfNamesHasWhatCannotBeLookedAt) {
   save("a");
   save("b");

@@ -36,6 +36,9 @@ struct FileStatus {
 struct DirectoryEntry {
   std::string name;
   FileKind kind = FileKind::other;
+  /// Of what has the name now: another one once that was replaced. 0: nobody knows. Once it is gone another file may
+  /// get the number.
+  std::uint64_t inode = 0;
 };
 
 /// Says what kind of file system a file lies on.

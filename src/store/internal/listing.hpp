@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,15 +41,19 @@ namespace cairn::store {
 struct NamedCheckpoint {
   std::string name;   ///< What it is opened by.
   std::string entry;  ///< What its directory is called: "<name>.g2" of a second generation.
-  bool is_alone =
-      false;  ///< Beside it there is nothing that saves or removals of it have made: no other generation, no temporary.
+  /// Beside it there is nothing that saves or removals of it have made: no other generation, no temporary.
+  bool is_alone = false;
+  std::uint64_t inode = 0;  ///< As DirectoryEntry.
 };
 
-/// The checkpoints of a directory, in no order, without opening any: one look at each name. Some may turn out to be
-/// damaged.
+/// The checkpoints of a directory, ordered by the bytes of their names, without opening any: one look at each name.
+/// Some may turn out to be damaged.
 ///
+/// `earlier`: what an earlier call has returned. What is called as then, and is the same directory, is believed without
+/// a look; what was put in its place is not.
 /// Errors: as `scan_directory`.
-[[nodiscard]] std::vector<NamedCheckpoint> list_names(const io::Directory& root);
+[[nodiscard]] std::vector<NamedCheckpoint> list_names(const io::Directory& root,
+                                                      std::span<const NamedCheckpoint> earlier = {});
 
 /// Opens a directory of checkpoints.
 ///
