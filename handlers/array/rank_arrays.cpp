@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "cairn/array/shared_memory.hpp"
+#include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
@@ -108,14 +109,41 @@ Awaitable<detail::AgreedLeaves> agree(SaveContext context, coord::Channel* ranks
   co_return agreed;
 }
 
-/// Says of a save where other ranks have values that rank 0's stand for.
+/// A program that does not look at problems has been told once that its ranks differ.
+struct ToldDifference {};
+
+/// Says of a save where other ranks have values that rank 0's stand for; refuses them where they must not.
+///
+/// Errors: Errc::ranks_differ, on all ranks.
 Awaitable<> tell_differences(SaveContext context, detail::AgreedLeaves agreed) {
   coord::Channel ranks = *context.channel("values");
-  const std::string words = co_await detail::name_differences(ranks, std::move(agreed.mine.values),
-                                                              std::move(agreed.mine.said.leaves));
-  if (!words.empty()) {
-    context.add_problem(fmt::format("'{}': {}", context.name(), words));
+  const detail::NamedDifferences found = co_await detail::name_differences(
+      ranks, std::move(agreed.mine.values), std::move(agreed.mine.said.leaves));
+  if (found.words.empty()) {
+    co_return;
   }
+  const auto refuse = [&](std::string_view why) {
+    ranks.refuse_together(
+        Error(Errc::ranks_differ, fmt::format("'{}': {}: {}", context.name(), why, found.words)));
+  };
+  if (found.is_mixed) {
+    refuse(
+        "arrays that rules call replicated differ from those of rank 0, and each rank writes a part of them");
+  }
+  if (context.ranks_must_agree()) {
+    refuse("values that are not sharded differ from those of rank 0");
+  }
+  const std::string words = fmt::format(
+      "'{}': values that are not sharded were saved as rank 0 has them, and are others elsewhere: {} (shard "
+      "them, save "
+      "them by of_each_rank, give them other names on each rank, or list them in `may_differ`)",
+      context.name(), found.words);
+  if (context.coordinator().rank() != 0 || context.kept<ToldDifference>() != nullptr) {
+    context.add_problem(words);
+    co_return;
+  }
+  context.keep(std::make_shared<const ToldDifference>());
+  context.tell(words);
 }
 
 /// Hashes what ranks compare, on another thread than the one that copies.
@@ -125,9 +153,9 @@ Awaitable<> hash_values(SaveContext context, detail::SameValues& values) {
   co_await context.run(std::move(work));
   if (values.not_compared() > 0) {
     context.count_problem(
-        "values that are not sharded are saved as rank 0 has them, and were not compared with those of other "
-        "ranks where they "
-        "have more than 64 KiB, or 16 MiB together, or are on devices; leaves",
+        "values on devices that are not sharded are saved as rank 0 has them, and were not compared with "
+        "those of other "
+        "ranks; leaves",
         values.not_compared());
   }
 }
@@ -302,7 +330,7 @@ void RankArrays::State::note_memory(const Array* array, const ShardedArray* shar
 }
 
 void RankArrays::State::list_leaf(std::string_view path, const Tree& leaf, const ShardedArray* sharded) {
-  leaves.same.add(leaf);
+  leaves.same.add(leaf, sharded != nullptr && leaf.is_array());
   if (sharded != nullptr) {
     leaves.list.add_array_in_parts(path, sharded->dtype(), sharded->shape());
   } else if (const Array* array = leaf.array_if()) {

@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::uint64_t kMostLeafBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
+constexpr std::size_t kPlaces = 64;  // Of a leaf that is not compared whole.
+constexpr std::size_t kPlaceBytes = 64;
 
 std::uint64_t hash_of(std::span<const std::byte> bytes) {
   const std::uint64_t hash = hash_bytes(bytes).low;
@@ -75,33 +77,97 @@ std::uint64_t hash_of_leaf(const Tree& leaf) {
   return 0;
 }
 
-std::string sentence(const coord::Differences& differences, const SameValues& values,
-                     const sharding::LeafList& all) {
-  if (differences.by_value.empty()) {
-    return {};
+/// Calls `take` with the first of each run of `units` that is compared of `count` units.
+template <class Take>
+void visit_places(std::uint64_t count, std::uint64_t units, Take take) {
+  const std::uint64_t step = (count - units) / (kPlaces - 1);
+  for (std::size_t i = 0; i + 1 < kPlaces; ++i) {
+    take(i * step);
   }
-  std::string leaves;
+  take(count - units);
+}
+
+std::uint64_t hash_of_places(std::span<const std::byte> bytes) {
+  std::vector<std::byte> taken;
+  taken.reserve(kPlaces * kPlaceBytes);
+  visit_places(bytes.size(), kPlaceBytes, [&](std::uint64_t first) {
+    const auto place = bytes.subspan(static_cast<std::size_t>(first), kPlaceBytes);
+    taken.insert(taken.end(), place.begin(), place.end());
+  });
+  return hash_of(taken);
+}
+
+/// Where the element with this number in row-major order lies.
+const std::byte* element_at(const ArrayView& array, std::uint64_t number) {
+  const std::byte* at = array.data();
+  for (std::size_t i = array.rank(); i-- > 0;) {
+    at += static_cast<std::ptrdiff_t>(number % array.shape()[i]) * array.strides()[i];
+    number /= array.shape()[i];
+  }
+  return at;
+}
+
+/// The same for the same elements, however they lie in memory.
+std::uint64_t hash_of_places(const ArrayView& array) {
+  if (is_packed(array.dtype())) {
+    return hash_of_places(array.bytes());
+  }
+  const std::uint64_t elements = array.element_count();
+  const auto element_bytes = static_cast<std::size_t>(array.byte_count() / elements);
+  const std::uint64_t units = std::max<std::uint64_t>(kPlaceBytes / element_bytes, 1);
+  std::vector<std::byte> taken;
+  taken.reserve(kPlaces * kPlaceBytes);
+  visit_places(elements, units, [&](std::uint64_t first) {
+    for (std::uint64_t number = first; number < first + units; ++number) {
+      const std::byte* at = element_at(array, number);
+      taken.insert(taken.end(), at, at + element_bytes);
+    }
+  });
+  return hash_of(taken);
+}
+
+/// Of a leaf that has a size, of more bytes than kMostLeafBytes or so many beside others.
+std::uint64_t hash_of_places(const Tree& leaf, std::uint64_t bytes) {
+  if (bytes < 2 * kPlaces * kPlaceBytes) {
+    return hash_of_leaf(leaf);  // Whole: it takes no longer.
+  }
+  if (const Array* array = leaf.array_if()) {
+    return hash_of_places(array->view());
+  }
+  if (const Bytes* own = leaf.bytes_if()) {
+    return hash_of_places(std::span<const std::byte>(*own));
+  }
+  const auto text = leaf.as<std::string_view>();
+  return hash_of_places(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+NamedDifferences named(const coord::Differences& differences, const SameValues& values,
+                       const sharding::LeafList& all) {
+  NamedDifferences found;
   for (const auto& [number, ranks] : differences.by_value) {
-    const std::string path = all.path(values.leaf_of(static_cast<std::size_t>(number)));
-    leaves += fmt::format("{}{} on {}", leaves.empty() ? "" : "; ", formats::shown(path), to_string(ranks));
+    const auto hash = static_cast<std::size_t>(number);
+    const std::string path = all.path(values.leaf_of(hash));
+    found.words +=
+        fmt::format("{}{} on {}", found.words.empty() ? "" : "; ", formats::shown(path), to_string(ranks));
+    found.is_mixed = found.is_mixed || values.must_be_same(hash);
   }
-  return fmt::format(
-      "values that are not sharded were saved as rank 0 has them, and are others elsewhere: {}{} "
-      "(of_each_rank saves what each "
-      "rank has of its own)",
-      leaves, differences.has_more ? "; and further ones" : "");
+  found.words += differences.has_more ? "; and further ones" : "";
+  return found;
 }
 
 }  // namespace
 
-void SameValues::add(const Tree& leaf) {
+void SameValues::add(const Tree& leaf, bool must_be_same) {
+  if (must_be_same) {
+    must_be_same_.insert(hashes_.size());
+  }
   const std::optional<std::uint64_t> bytes = bytes_of(leaf);
   if (!bytes) {
     hashes_.push_back(hash_of_leaf(leaf));
     return;
   }
   const bool is_on_host = !leaf.is_array() || leaf.array_if()->view().device().is_host();
-  if (is_on_host && *bytes <= kMostLeafBytes) {
+  if (is_on_host) {
     sized_.push_back({*bytes, hashes_.size(), &leaf});
   } else {
     not_compared_.push_back(hashes_.size());
@@ -130,12 +196,10 @@ void SameValues::compute() {
                    [](const Sized& a, const Sized& b) { return a.bytes < b.bytes; });
   std::uint64_t left = kMostBytes;
   for (const Sized& one : sized_) {
-    if (one.bytes > left) {
-      not_compared_.push_back(one.number);  // So are all that come after it, which are as large.
-      continue;
-    }
-    left -= one.bytes;
-    hashes_[one.number] = hash_of_leaf(*one.leaf);
+    const bool is_whole =
+        one.bytes <= std::min(kMostLeafBytes, left);  // Not of those after it, which are as large.
+    left -= is_whole ? one.bytes : left;
+    hashes_[one.number] = is_whole ? hash_of_leaf(*one.leaf) : hash_of_places(*one.leaf, one.bytes);
   }
   sized_.clear();
 }
@@ -145,9 +209,10 @@ Hash128 SameValues::hash() const noexcept {
 }
 
 // outlives: the caller keeps the channel until this has ended.
-Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine, sharding::LeafList leaves) {
+Awaitable<NamedDifferences> name_differences(coord::Channel& ranks, SameValues mine,
+                                             sharding::LeafList leaves) {
   const coord::Differences differences = co_await coord::find_differences(ranks, mine.hashes());
-  co_return sentence(differences, mine, leaves);
+  co_return named(differences, mine, leaves);
 }
 
 }  // namespace cairn::detail

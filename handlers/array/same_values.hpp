@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +20,14 @@ namespace cairn::detail {
 /// The values that a rank has of what is not sharded, as hashes: those of rank 0 are saved, and ranks that have
 /// others are named.
 ///
-/// Compared are leaves of up to 64 KiB in memory of the host (a std::mt19937 has 2,496 bytes), the smallest first,
-/// until they have 16 MiB together: more would cost each rank a pass over memory that only rank 0 has to read.
+/// Compared are leaves in memory of the host. Those of up to 64 KiB (a std::mt19937 has 2,496 bytes) are compared
+/// whole, the smallest first, until they have 16 MiB together; of all others 64 places of 64 bytes, spread over the
+/// leaf: more would cost each rank a pass over memory that only rank 0 has to read.
 class SameValues {
  public:
-  /// Adds a leaf. All ranks add the same leaves, in the same order, or choose such.
-  void add(const Tree& leaf);
+  /// Adds a leaf. All ranks add the same leaves, in the same order, or choose such. `must_be_same`: several ranks write
+  /// of it, so what is stored is nobody's value where it differs.
+  void add(const Tree& leaf, bool must_be_same = false);
   /// Adds a leaf that is not compared with any other.
   void add_none() { hashes_.push_back(0); }
 
@@ -46,7 +49,10 @@ class SameValues {
     return chosen_.empty() ? hash : chosen_.at(hash);
   }
 
-  /// How many leaves were too large to be compared, or are on devices.
+  /// Returns whether the leaf of a hash must be the same.
+  [[nodiscard]] bool must_be_same(std::size_t hash) const { return must_be_same_.contains(leaf_of(hash)); }
+
+  /// How many leaves are on devices.
   [[nodiscard]] std::size_t not_compared() const noexcept { return not_compared_.size(); }
 
  private:
@@ -61,12 +67,18 @@ class SameValues {
   std::vector<Sized> sized_;               // That compute() hashes.
   std::vector<std::size_t> not_compared_;  // Their numbers.
   std::vector<std::uint32_t> chosen_;      // Of the leaves; none: all.
+  std::set<std::size_t> must_be_same_;     // By the numbers that they were added with.
+};
+
+/// Where ranks have other values than rank 0.
+struct NamedDifferences {
+  std::string words;  ///< Names the first few leaves and ranks; empty when nothing differs that both compare.
+  bool is_mixed = false;  ///< Several ranks write of one of them.
 };
 
 /// Finds out which leaves differ from those of rank 0, and on which ranks: for when the hashes of all values do. All
-/// ranks call it; `leaves` are all that were added. The answer, on all ranks, is a sentence that names the first few
-/// leaves and ranks; empty when nothing differs that both ranks compare.
-[[nodiscard]] Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine,
-                                                      sharding::LeafList leaves);
+/// ranks call it, and get the same answer; `leaves` are all that were added.
+[[nodiscard]] Awaitable<NamedDifferences> name_differences(coord::Channel& ranks, SameValues mine,
+                                                           sharding::LeafList leaves);
 
 }  // namespace cairn::detail

@@ -15,7 +15,7 @@ namespace cairn {
 namespace {
 
 /// By the numbers of the codes. A message has blanks in place of the underscores.
-constexpr std::array<std::string_view, 30> kCodeNames = {"",
+constexpr std::array<std::string_view, 31> kCodeNames = {"",
                                                          "invalid_argument",
                                                          "not_found",
                                                          "already_exists",
@@ -44,8 +44,9 @@ constexpr std::array<std::string_view, 30> kCodeNames = {"",
                                                          "superseded",
                                                          "still_running",
                                                          "peer_lost",
-                                                         "feature_missing"};
-static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::feature_missing) + 1);
+                                                         "feature_missing",
+                                                         "ranks_differ"};
+static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::ranks_differ) + 1);
 
 class CairnCategory final : public std::error_category {
  public:

@@ -271,6 +271,18 @@ void SaveContext::add_problem(const std::string& problem) const {
   save_->add_problem(problem);
 }
 
+void SaveContext::tell(const std::string& problem) const {
+  save_->tell(problem);
+}
+
+bool SaveContext::ranks_must_agree() const noexcept {
+  return save_->ranks_must_agree();
+}
+
+std::span<const std::string> SaveContext::may_differ() const noexcept {
+  return save_->may_differ();
+}
+
 void SaveContext::count_problem(const std::string& words, std::uint64_t count) const {
   save_->count_problem(words, count);
 }

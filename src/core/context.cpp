@@ -49,10 +49,18 @@ void write_to_stderr(std::string_view line) noexcept {
 
 }  // namespace
 
+void print_problem(const std::string& path, const std::string& problem) noexcept {
+  try {
+    const std::string where = problem.find(path) == std::string::npos ? path + ": " : "";
+    write_to_stderr(fmt::format("cairn: {}{}\n", printable(where), printable(problem)));
+  } catch (...) {  // No memory for a line.
+  }
+}
+
 void print_lost_failure(const std::string& path, const std::exception_ptr& failure) noexcept {
   try {
-    write_to_stderr(fmt::format("cairn: {}: {}\n", printable(path), printable(describe(failure))));
-  } catch (...) {  // No memory for a line.
+    print_problem(path, describe(failure));
+  } catch (...) {  // Likewise.
   }
 }
 

@@ -64,6 +64,14 @@ contract::Resources SaveFiles::resources() noexcept {
   return {operation_.plane(), services.coordinator, services.devices, options_.handler_options};
 }
 
+void SaveFiles::tell(const std::string& problem) noexcept {
+  add_problem(problem);
+  const auto& tell_program = operation_.services().options.on_problem;
+  if (tell_program) {
+    tell_program(path_.string(), problem);
+  }
+}
+
 bool SaveFiles::gives_copies() const noexcept {
   return operation_.services().options.check_handlers;
 }

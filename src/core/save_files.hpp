@@ -101,6 +101,11 @@ class SaveFiles final : public contract::SaveBackend {
   void count_problem(const std::string& words, std::uint64_t count) noexcept override {
     report_.count_problem(words, count);
   }
+  void tell(const std::string& problem) noexcept override;
+  [[nodiscard]] bool ranks_must_agree() const noexcept override { return options_.ranks_must_agree; }
+  [[nodiscard]] std::span<const std::string> may_differ() const noexcept override {
+    return options_.may_differ;
+  }
   void add_policy(const std::string& description, const WorkFigures& figures) noexcept override {
     report_.add_policy(description, figures);
   }

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cairn/handlers/array_rules.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "api/fixture.hpp"
@@ -21,7 +23,6 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::IsSupersetOf;
 using testing::JointJob;
 using ::testing::Not;
 using testing::RankEnd;
@@ -30,7 +31,7 @@ class ValuesOfRanks : public testing::ApiTest {
  protected:
   using TreeOfRank = std::function<Tree(std::uint32_t rank)>;
 
-  /// The problem that all ranks are told of, or nothing.
+  /// The problem with values that all ranks are told of, or nothing.
   std::string problem_of(JointJob& job, const TreeOfRank& tree) const {
     std::vector<std::string> problems;
     for (const RankEnd& end : job.on_all([&](std::size_t rank) {
@@ -38,7 +39,11 @@ class ValuesOfRanks : public testing::ApiTest {
                        job.context(rank));
          })) {
       EXPECT_EQ(end.text(), "committed");
-      problems.push_back(end.result && !end.result->problems.empty() ? end.result->problems.front() : "");
+      const std::vector<std::string> told = end.result ? end.result->problems : std::vector<std::string>();
+      const auto values = std::find_if(told.begin(), told.end(), [](const std::string& each) {
+        return each.find("values that are not sharded") != std::string::npos;
+      });
+      problems.push_back(values == told.end() ? "" : *values);
     }
     EXPECT_THAT(problems, Each(problems.front()));
     return problems.front();
@@ -111,37 +116,112 @@ TEST_F(ValuesOfRanks, AreNamedWhereTheyAreRandomStates) {
   }
 }
 
-TEST_F(ValuesOfRanks, ThatAreNotComparedAreCounted) {
+TEST_F(ValuesOfRanks, OfLargeLeavesAreNamedAndNothingIsSaidOfThoseThatAreTheSame) {
+  JointJob job{JointJob::Options(2)};
+  constexpr std::uint64_t kLarge = 1 << 20;
+
+  const std::string problem = problem_of(job, [&](std::uint32_t rank) {
+    const auto mine = static_cast<std::int32_t>(rank);
+    const std::string text(kLarge, 'x');
+    return Tree{{"experts.0.w", filled(kLarge, mine)},
+                {"shared", filled(kLarge + 1, 0)},
+                {"same", text},
+                {"text", text + (rank == 0 ? "a" : "b")},
+                {"bytes", Bytes(kLarge, std::byte{0})}};
+  });
+  EXPECT_THAT(problem, AllOf(HasSubstr("elsewhere: 'experts.0.w' on rank 1; 'text' on rank 1 (")));
+
+  EXPECT_THAT(problem_of(job, [&](std::uint32_t) { return Tree{{"shared", filled(kLarge, 0)}}; }), IsEmpty());
+}
+
+TEST_F(ValuesOfRanks, AreComparedWholeUpTo16MiBTheSmallestFirst) {
   JointJob job{JointJob::Options(2)};
   constexpr std::uint64_t kMost = 16 << 10;  // Of int32, 64 KiB.
 
   const std::string problem = problem_of(job, [&](std::uint32_t rank) {
-    const auto mine = static_cast<std::int32_t>(rank);
-    return Tree{
-        {"a", filled(kMost + 1, mine)}, {"b", filled(kMost, 0)}, {"c", std::string((64 << 10) + 1, 'x')}};
+    Tree tree;
+    for (int i = 0; i < 256; ++i) {
+      tree[fmt::format("a{:03}", i)] = filled(kMost, 0);
+    }
+    Array z = filled(kMost - 1, 0);
+    z.data<std::int32_t>()[100] =
+        static_cast<std::int32_t>(rank);  // At no place that is looked at of large ones.
+    tree["z"] = z;
+    return tree;
   });
 
-  EXPECT_THAT(problem,
-              AllOf(HasSubstr("were not compared"), HasSubstr("more than 64 KiB"), HasSubstr("leaves: 2")));
+  EXPECT_THAT(problem, HasSubstr("elsewhere: 'z' on rank 1 ("));
 }
 
-TEST_F(ValuesOfRanks, AreComparedTheSmallestFirst) {
+TEST_F(ValuesOfRanks, OfLargeLeavesAreTheSameHoweverTheyLieInMemory) {
   JointJob job{JointJob::Options(2)};
-  constexpr std::uint64_t kMost = 16 << 10;
+  Array rows({3000, 40}, DType::int32);
+  std::iota(rows.data<std::int32_t>().begin(), rows.data<std::int32_t>().end(), 0);
+  const Array columns = rows.part(Box({0, 7}, {3000, 30}));
+  ASSERT_FALSE(columns.view().is_contiguous());
 
-  std::vector<std::string> problems;
-  for (const RankEnd& end : job.on_all([&](std::size_t rank) {
-         Tree tree;
-         for (int i = 0; i < 256; ++i) {
-           tree[fmt::format("a{:03}", i)] = filled(kMost, static_cast<std::int32_t>(i < 255 ? 0 : rank));
-         }
-         tree["z"] = filled(kMost - 1, static_cast<std::int32_t>(rank));
-         return save(target(), tree, testing::overwriting_save(), job.context(rank));
-       })) {
-    ASSERT_TRUE(end.result) << end.text();
-    problems = end.result->problems;
-    EXPECT_THAT(problems, IsSupersetOf({HasSubstr("elsewhere: 'z' on rank 1"), HasSubstr("leaves: 1")}));
+  EXPECT_THAT(problem_of(job,
+                         [&](std::uint32_t rank) {
+                           return Tree{{"a", rank == 0 ? columns : columns.clone()}};
+                         }),
+              IsEmpty());
+}
+
+TEST_F(ValuesOfRanks, ThatRulesCallReplicatedMustBeTheSame) {
+  JointJob job{JointJob::Options(3)};
+  SaveOptions options = testing::overwriting_save();
+  ArrayRules rules;
+  rules.add("**", ArrayForm::replicated());
+  options.handler_options.set(rules);
+
+  for (const std::uint64_t elements : {std::uint64_t{100}, std::uint64_t{1} << 20}) {
+    for (const RankEnd& end : job.on_all([&](std::size_t rank) {
+           const Tree tree = {{"w", filled(elements, rank == 2 ? 1 : 0)}, {"same", filled(elements, 0)}};
+           return save(target(), tree, options, job.context(rank));
+         })) {
+      EXPECT_THAT(end.text(),
+                  AllOf(HasSubstr("ranks differ"), HasSubstr("'w' on rank 2"), Not(HasSubstr("same'"))))
+          << elements;
+    }
+    EXPECT_FALSE(is_checkpoint(target(), {}, *context_));
   }
+}
+
+TEST_F(ValuesOfRanks, MustBeTheSameWhereTheProgramSaysSo) {
+  JointJob job{JointJob::Options(2)};
+  SaveOptions options = testing::overwriting_save();
+  options.ranks_must_agree = true;
+  const auto texts = [&](int of_other) {
+    std::vector<std::string> told;
+    for (const RankEnd& end : job.on_all([&](std::size_t rank) {
+           const Tree tree = {{"step", rank == 0 ? 7 : of_other}};
+           return save(target(), tree, options, job.context(rank));
+         })) {
+      told.push_back(end.text());
+    }
+    return told;
+  };
+
+  EXPECT_THAT(texts(8), Each(AllOf(HasSubstr("ranks differ"), HasSubstr("'step' on rank 1"))));
+  EXPECT_THAT(texts(7), Each("committed"));
+}
+
+TEST_F(ValuesOfRanks, AreToldAloudOnceByRankZero) {
+  std::vector<std::string> aloud;
+  JointJob::Options options(3);
+  options.on_problem = [&aloud](const std::string& path, const std::string& problem) {
+    aloud.push_back(path + ": " + problem);
+  };
+  JointJob job{options};
+  const auto differing = [](std::uint32_t rank) { return Tree{{"step", rank}}; };
+  EXPECT_THAT(problem_of(job, [](std::uint32_t) { return Tree{{"step", 0}}; }), IsEmpty());
+  EXPECT_THAT(aloud, IsEmpty());
+
+  EXPECT_THAT(problem_of(job, differing), HasSubstr("'step' on ranks 1 and 2"));
+  EXPECT_THAT(problem_of(job, differing), HasSubstr("'step' on ranks 1 and 2"));
+
+  EXPECT_THAT(aloud, ::testing::ElementsAre(
+                         AllOf(HasSubstr(target().string()), HasSubstr("'step' on ranks 1 and 2"))));
 }
 
 TEST_F(ValuesOfRanks, AreNamedFewOfMany) {

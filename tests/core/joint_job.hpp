@@ -57,6 +57,7 @@ class JointJob {
     std::chrono::milliseconds stop_grace = std::chrono::seconds(2);
     bool time_stands_still = false;  ///< That of the network, until `let_time_pass`.
     PartHooks hooks;
+    decltype(ContextOptions::on_problem) on_problem;
     /// What stands between a rank and the network.
     std::function<std::unique_ptr<coord::Transport>(std::unique_ptr<coord::Transport>)> wire;
   };
@@ -80,6 +81,7 @@ class JointJob {
       of_rank.staging_bytes = std::size_t{16} << 20;
       of_rank.syscalls = syscalls_[rank];
       of_rank.stop_grace = options.stop_grace;
+      of_rank.on_problem = options.on_problem;
       std::unique_ptr<coord::Transport> transport = network_.transport(rank);
       if (options.time_stands_still) {
         transport = time_.slowed(std::move(transport));

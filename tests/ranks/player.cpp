@@ -134,6 +134,7 @@ ContextOptions context_options(const Story& story) {
   options.staging_bytes = std::size_t{16} << 20;
   options.saves_in_flight = story.saves_in_flight;
   options.stop_grace = story.grace;
+  options.on_problem = {};
   options.registry.add<FragileHandler>();
   options.registry.add<megatron::StateDictHandler>();
   return options;

@@ -46,6 +46,7 @@ enum class Errc : int {
   still_running,    ///< `wait(timeout)` came back before the operation: nothing has been promised.
   peer_lost,        ///< Another rank does not answer any more: it has died, is stopped, or cannot be reached.
   feature_missing,  ///< This library was built without what the call needs.
+  ranks_differ,     ///< Ranks that save together have other values where all must have the same.
 };
 
 /// Returns what metrics and docs call a code: "not_found". Empty for a value that is not one.

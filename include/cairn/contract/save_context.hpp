@@ -153,6 +153,11 @@ class SaveContext {
   /// The same for what is counted over the whole save: problems of the same words are one, with the sum of their
   /// counts behind it.
   void count_problem(const std::string& words, std::uint64_t count) const;
+  /// As add_problem, and tells ContextOptions::on_problem: for what must be known once, and nobody may look for.
+  void tell(const std::string& problem) const;
+  /// As SaveOptions.
+  [[nodiscard]] bool ranks_must_agree() const noexcept;
+  [[nodiscard]] std::span<const std::string> may_differ() const noexcept;
   /// Counts bytes that rank 0 of several writes alone, of what all ranks have. Where they are more than half of the
   /// save, the problems of its result say so.
   void note_alone(std::uint64_t bytes) const;

@@ -38,10 +38,14 @@ namespace store {
 class Store;
 }
 
-/// Writes a line to stderr: "cairn:", the path, and what went wrong. The only thing that the library ever prints.
+/// Writes a line to stderr: "cairn:", the path, and what went wrong; the path once, where that has it, too. Nothing
+/// else of the library prints anything, but print_problem.
 ///
 /// Threads: safe.
 void print_lost_failure(const std::string& path, const std::exception_ptr& failure) noexcept;
+
+/// The same of a problem.
+void print_problem(const std::string& path, const std::string& problem) noexcept;
 
 struct ContextOptions {
   ContextOptions() = default;
@@ -97,6 +101,10 @@ struct ContextOptions {
   /// Errc::io_failure). On any thread, as a rule one of the context's. Must not throw. Empty: nobody is told.
   std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure =
       print_lost_failure;
+  /// Told once of what a program must know and may not look for: that ranks save values under one name that differ,
+  /// that a training begins anew beside checkpoints of other names. On any thread. Must not throw. Empty: nobody is
+  /// told.
+  std::function<void(const std::string& path, const std::string& problem)> on_problem = print_problem;
 
   /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
   /// The processes that save together: every rank makes the same calls, in the same order, and one checkpoint comes

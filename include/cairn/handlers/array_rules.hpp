@@ -65,7 +65,7 @@ struct ArrayForm {
   std::shared_ptr<const ShardingPolicy> policy;
   /// See undivided.
   bool has_no_policy = false;
-  /// See replicated. Where ranks have other values, what is stored is of several ranks.
+  /// See replicated. Where ranks are seen to have other values, the save fails with Errc::ranks_differ.
   std::optional<bool> is_replicated;
 };
 

@@ -93,6 +93,12 @@ class SaveBackend {
   virtual void add_problem(const std::string& problem) noexcept = 0;
   /// Adds to the count of a problem that is told once.
   virtual void count_problem(const std::string& words, std::uint64_t count) noexcept = 0;
+  /// Tells the program of a problem aloud, too, which may not look at the result.
+  virtual void tell(const std::string& problem) noexcept { add_problem(problem); }
+  /// Returns whether values that are not sharded must be the same on all ranks.
+  [[nodiscard]] virtual bool ranks_must_agree() const noexcept { return false; }
+  /// Returns the patterns of leaves that may differ between ranks.
+  [[nodiscard]] virtual std::span<const std::string> may_differ() const noexcept { return {}; }
   /// Adds to what a sharding policy has made.
   virtual void add_policy(const std::string& description, const WorkFigures& figures) noexcept = 0;
   /// Adds to what rank 0 writes alone.
