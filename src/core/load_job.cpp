@@ -85,7 +85,14 @@ Awaitable<> LoadJob::open_together() {
   co_await std::move(agreeing);
   std::string metadata;
   if (joint_->is_primary()) {
-    co_await open_source();
+    try {
+      co_await open_source();
+    } catch (const Error& error) {
+      if (error.code() == Errc::not_found) {  // Nobody finds it: who begins anew then does not do so alone.
+        joint_->fail_together(error);
+      }
+      throw;
+    }
     std::function<void()> read = [&] { metadata = source().manifest_text(); };
     co_await run_call(std::move(read));
   }

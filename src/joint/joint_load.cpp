@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "joint/internal/joint_load.hpp"
 
+#include <system_error>
+
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,6 +25,12 @@ coord::Session join_first_of_two(coord::Coordinator& coordinator) {
   CAIRN_ASSERT(sessions.size() == 2, "a load and a save take as many sessions");
   sessions[1].leave();
   return std::move(sessions[0]);
+}
+
+/// Returns whether a failure says something of the checkpoint, whichever rank has met it, and nothing of that rank.
+bool is_of_checkpoint(const std::error_code& code) {
+  return code == Errc::checksum_mismatch || code == Errc::malformed_metadata || code == Errc::not_committed ||
+         code == Errc::unsupported_version;
 }
 
 }  // namespace
@@ -72,7 +81,21 @@ Awaitable<> JointLoad::end() {
 
 void JointLoad::fail(const std::exception_ptr& why) noexcept {
   listener_.note_own_failure();
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    if (is_of_checkpoint(error.code())) {
+      fail_together(error);
+      return;
+    }
+  } catch (...) {
+  }
   work_.fail(why);
+}
+
+void JointLoad::fail_together(const Error& why) noexcept {
+  listener_.note_own_failure();
+  work_.fail_together(Error(why.code(), fmt::format("rank {}: {}", rank_, why.detail())));
 }
 
 }  // namespace cairn::joint

@@ -39,6 +39,7 @@ using ::testing::AllOf;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::JointJob;
+using ::testing::Not;
 using testing::RankEnd;
 
 /// 8 MiB: chunks, windows and a rest.
@@ -266,10 +267,20 @@ TEST_F(Together, AllHearOfAByteThatIsWrong) {
   int culprits = 0;
   for (const End& end : load_on(job, [&](std::uint32_t rank) { return wanted_of(by_columns(4), rank); })) {
     EXPECT_THAT(end.text(), HasSubstr("data-r00000-001.safetensors"));
-    EXPECT_THAT(end.text(), HasSubstr("checksum mismatch"));
+    EXPECT_THAT(end.text(), AllOf(HasSubstr("checksum mismatch"), Not(HasSubstr("peer failed"))));
     culprits += end.text().find("rank ") == std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(culprits, 1) << "the others are told by whom it was found";
+}
+
+TEST_F(Together, AllAreToldAlikeOfACheckpointThatIsNotThere) {
+  JointJob job{JointJob::Options(3)};
+  for (const End& end : on_all(job, [&](std::size_t rank) {
+         return load_checkpointables(directory_ / "nothing", {}, options_, job.context(rank));
+       })) {
+    EXPECT_THAT(end.text(),
+                AllOf(HasSubstr("nothing"), HasSubstr(": not found"), Not(HasSubstr("peer failed"))));
+  }
 }
 
 TEST_F(Together, AllHearOfARankThatIsRefused) {
@@ -280,7 +291,7 @@ TEST_F(Together, AllHearOfARankThatIsRefused) {
     wanted[rank == 2 ? "other" : "w"] = AbstractArray{whole_.shape(), whole_.dtype()};
     return wanted;
   });
-  EXPECT_THAT(ends[2].text(), AllOf(HasSubstr("other"), ::testing::Not(HasSubstr("peer failed"))));
+  EXPECT_THAT(ends[2].text(), AllOf(HasSubstr("other"), Not(HasSubstr("peer failed"))));
   EXPECT_THAT(ends[0].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 2"), HasSubstr("other")));
   EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 2"), HasSubstr("other")));
 }
@@ -521,7 +532,7 @@ TEST_F(Together, AllHearOfARefusalBeforeThereIsALoad) {
     }
     return load_checkpointables(target(), requests, options_, job.context(rank));
   });
-  EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("'more/w'"), ::testing::Not(HasSubstr("peer failed"))));
+  EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("'more/w'"), Not(HasSubstr("peer failed"))));
   EXPECT_THAT(ends[0].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 1"), HasSubstr("'more/w'")));
 }
 

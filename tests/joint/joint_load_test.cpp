@@ -83,7 +83,7 @@ TEST(JointLoad, BringsAllRanksTheMetadataThatRankZeroHasRead) {
 
 Awaitable<std::string> fail_at_the_end(Load load, std::size_t rank) {
   if (rank == 2) {
-    load->fail(std::make_exception_ptr(Error(Errc::checksum_mismatch, "chunk 7")));
+    load->fail(std::make_exception_ptr(Error(Errc::io_failure, "no memory")));
     co_return "has failed";
   }
   Awaitable<> ending = load->end();
@@ -95,7 +95,25 @@ TEST(JointLoad, SucceedsOnNoRankWhereOneHasFailed) {
   const std::vector<End> ends = play_all(fail_at_the_end);
 
   for (const std::size_t rank : {0, 1}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 2: chunk 7")));
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 2: no memory")));
+  }
+}
+
+Awaitable<std::string> find_damage(Load load, std::size_t rank) {
+  if (rank == 2) {
+    load->fail(std::make_exception_ptr(Error(Errc::checksum_mismatch, "chunk 7")));
+    co_return "has failed";
+  }
+  Awaitable<> ending = load->end();
+  co_await std::move(ending);
+  co_return "loaded";
+}
+
+TEST(JointLoad, OfADamagedCheckpointFailsAlikeOnAllRanks) {
+  const std::vector<End> ends = play_all(find_damage);
+
+  for (const std::size_t rank : {0, 1}) {
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::checksum_mismatch, HasSubstr("rank 2: chunk 7")));
   }
 }
 

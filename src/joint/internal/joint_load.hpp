@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
 
 #include "joint/internal/failure_listener.hpp"
@@ -50,8 +51,10 @@ class JointLoad {
   /// Returns when all ranks have called it.
   [[nodiscard]] Awaitable<> end();
 
-  /// Tells all that this rank has failed.
+  /// Tells all that this rank has failed; where the checkpoint is damaged all fail alike.
   void fail(const std::exception_ptr& why) noexcept;
+  /// Fails the load on all ranks with this error, whose code is an Errc; the others are told who has met it.
+  void fail_together(const Error& why) noexcept;
   /// The failure that all ranks hear of, if there is one yet.
   [[nodiscard]] std::exception_ptr failure() const { return work_.failure(); }
   /// Calls `work` when another rank has failed first; see FailureListener. Called once.
