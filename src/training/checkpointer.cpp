@@ -238,6 +238,7 @@ void Checkpointer::unpin(std::uint64_t step) {
 
 void Checkpointer::reload() {
   state_->list_again([this] { state_->directory.reload(); });
+  state_->note_own(state_->directory.latest());
 }
 
 void Checkpointer::wait() {

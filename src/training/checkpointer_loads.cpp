@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/api/find.hpp"
 #include "cairn/api/load.hpp"
@@ -132,7 +133,10 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
                 "ResumeOptions::accept chooses among older steps, which needs fall_back");
   }
   std::optional<Resumed> resumed = ranks ? resume_together(requests, how) : resume_alone(requests, how);
-  if (resumed) {
+  note_own(directory.latest());
+  if (!resumed) {
+    tell_other_names(how);
+  } else {
     std::stable_sort(resumed->passed_over.begin(), resumed->passed_over.end(),
                      [this](const PassedOver& a, const PassedOver& b) {
                        return directory.parse(a.path.filename().string()) >
@@ -140,6 +144,28 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
                      });
   }
   return resumed;
+}
+
+/// Says that a training begins anew though there are checkpoints, which are called otherwise than it calls its steps.
+void Checkpointer::State::tell_other_names(const ResumeOptions& how) const {
+  constexpr std::size_t kMostNamed = 3;
+  std::vector<std::string> others = directory.others();
+  const std::size_t count = others.size();
+  if (count == 0) {
+    return;
+  }
+  others.resize(std::min(count, kMostNamed));
+  const std::string words = fmt::format(
+      "no checkpoint is called as a step of this training is ('{}'), and {} that {} called otherwise {} "
+      "passed over ('{}'{}); CheckpointerOptions::names says which names count",
+      directory.path(1).filename().string(), count, count == 1 ? "is" : "are", count == 1 ? "is" : "are",
+      fmt::join(others, "', '"), count > kMostNamed ? ", …" : "");
+  if (how.refuse_other_names) {
+    throw Error(Errc::not_found, fmt::format("{}: {}", directory.root().string(), words));
+  }
+  if (const auto& tell = context.options().on_problem; tell && is_primary()) {
+    tell(directory.root().string(), words);
+  }
 }
 
 std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requests,

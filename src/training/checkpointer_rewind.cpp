@@ -76,14 +76,34 @@ void Checkpointer::State::require_lasting(std::uint64_t step, const Metrics& met
   if (lasts) {
     return;
   }
+  const std::string refusal = fmt::format(
+      "step {} of {} would be removed once the next one is saved: '{}' keeps later steps, up to {}", step,
+      directory.root().string(), remover.policy_name(), listed->back());
+  if (is_of_another_program(listed->back())) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format(
+            "{}, which another program has saved since this one began: give each program a root of its "
+            "own; StepOptions::force saves this step all the same",
+            refusal));
+  }
   const auto below = std::lower_bound(listed->begin(), listed->end(), step);
   const std::string last = below == listed->begin() ? "" : fmt::format("({})", *std::prev(below));
   throw Error(
       Errc::invalid_argument,
       fmt::format(
-          "step {} of {} would be removed once the next one is saved: '{}' keeps later steps, up to {}; "
-          "Checkpointer::rewind{} sets them aside, StepOptions::force saves this one all the same",
-          step, directory.root().string(), remover.policy_name(), listed->back(), last));
+          "{}; Checkpointer::rewind{} sets them aside, StepOptions::force saves this one all the same",
+          refusal, last));
+}
+
+bool Checkpointer::State::is_of_another_program(std::uint64_t step) const {
+  const MutexLock lock(mutex);
+  return !highest_own || *highest_own < step;
+}
+
+void Checkpointer::State::note_own(std::optional<std::uint64_t> step) {
+  const MutexLock lock(mutex);
+  highest_own = std::max(highest_own, step);
 }
 
 /// Returns whether a step is to be saved whatever becomes of it: it was forced, or the program is about to

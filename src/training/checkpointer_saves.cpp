@@ -341,6 +341,7 @@ void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::ste
 void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure) {
   if (!failure) {
     directory.add(save.step());
+    note_own(save.step());
     if (is_primary()) {
       remover.add_saved(save.step());
     }

@@ -42,6 +42,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         costs(clock),
         history(directory.root(), options.save.needs_history() && is_primary(), where) {
     announce();  // Nobody else is here yet.
+    highest_own = directory.latest();
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankSchedule>(options.save, options.preemption, coordinator(), clock,
                                                        options.preemption_margin, given_root,
@@ -109,6 +110,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void require_lasting(std::uint64_t step, const Metrics& metrics);
   [[nodiscard]] bool is_saved_anyway(const StepOptions& how) const;
   void note_line(std::uint64_t step, const StepOptions& how);
+  [[nodiscard]] bool is_of_another_program(std::uint64_t step) const;
+  void note_own(std::optional<std::uint64_t> step);
 
   // Loads.
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
@@ -126,6 +129,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::string refusal_of(Resumed& resumed, const ResumeOptions& how) const;
   [[nodiscard]] std::optional<FoundCheckpoint> newest_found(const std::set<std::uint64_t>& without) const;
   [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
+  void tell_other_names(const ResumeOptions& how) const;
   void look_for_steps(const ResumeOptions& how, const std::set<std::uint64_t>& without);
   std::optional<std::uint64_t> find_newest(const ResumeOptions& how, const std::set<std::uint64_t>& without);
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
@@ -150,6 +154,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   bool has_joined = false;  // The others, for the save that begins. Of the thread that saves.
 
   mutable Mutex mutex;
+  // The highest step that this program has saved, or that was there when it last looked for where to go on. What is
+  // above is another program's.
+  std::optional<std::uint64_t> highest_own CAIRN_GUARDED_BY(mutex);
   std::shared_ptr<training::StepSave> saving CAIRN_GUARDED_BY(mutex);
   // A save of whose failure nobody was told yet.
   std::shared_ptr<training::StepSave> failed CAIRN_GUARDED_BY(mutex);

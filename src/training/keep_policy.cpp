@@ -210,7 +210,11 @@ KeepPolicy best(std::string name, std::size_t count, Prefer prefer, Unmeasured u
     const auto metric = step.metrics.find(name);
     return metric == step.metrics.end() ? std::nullopt : std::optional(metric->second);
   };
-  return best_by(name, score, count, prefer, unmeasured);
+  KeepPolicy policy = best_by(name, score, count, prefer, unmeasured);
+  if (unmeasured == Unmeasured::keep) {
+    policy.set_metric(std::move(name));
+  }
+  return policy;
 }
 
 KeepPolicy best_by(std::string name, std::function<std::optional<double>(const StepInfo& step)> score,

@@ -26,6 +26,16 @@ std::size_t count_unreadable(const std::vector<StepInfo>& steps) {
       std::count_if(steps.begin(), steps.end(), [](const StepInfo& each) { return !each.problem.empty(); }));
 }
 
+/// Adds the metrics by which a policy goes.
+void add_metrics(const KeepPolicy& policy, std::set<std::string>& metrics) {
+  if (!policy.metric().empty()) {
+    metrics.insert(policy.metric());
+  }
+  for (const KeepPolicy& part : policy.parts()) {
+    add_metrics(part, metrics);
+  }
+}
+
 /// Returns the steps that stay so that the newest state can be loaded: the newest, and the newest that is not
 /// known to be damaged.
 std::set<std::uint64_t> newest_sound(const std::vector<StepInfo>& steps, const StepUse& use) {
@@ -59,7 +69,9 @@ Remover::Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline,
       directory_(directory),
       links_(std::move(links), directory),
       context_(context),
-      uses_(StepUses::of(directory.root(), context.options().syscalls.get())) {}
+      uses_(StepUses::of(directory.root(), context.options().syscalls.get())) {
+  add_metrics(policy_, unmeasured_);
+}
 
 void Remover::retain(std::uint64_t just_saved) {
   if (is_stopped_) {
@@ -79,6 +91,7 @@ void Remover::retain(std::uint64_t just_saved) {
   bool is_finished = attempt([&] { finish_removals(); });
   directory_.refresh();
   std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests() || links_.reads_manifests());
+  tell_unmeasured(steps);
   const RetentionPlan plan = plan_removals(just_saved, steps);
   if (is_stopped_) {  // By the policy itself.
     return;
@@ -104,6 +117,26 @@ void Remover::retain(std::uint64_t just_saved) {
   if (failure) {
     directory_.refresh();  // What could not be removed is still there.
     std::rethrow_exception(failure);
+  }
+}
+
+/// Says of a metric that all of many steps lack that they are kept for ever, as they are where its name was mistyped.
+void Remover::tell_unmeasured(const std::vector<StepInfo>& steps) {
+  constexpr std::size_t kMany = 10;
+  std::erase_if(unmeasured_, [&steps](const std::string& name) {
+    return std::any_of(steps.begin(), steps.end(),
+                       [&name](const StepInfo& step) { return step.metrics.contains(name); });
+  });
+  if (steps.size() < kMany) {
+    return;
+  }
+  for (const std::string& name : std::exchange(unmeasured_, {})) {
+    if (const auto& tell = context_.options().on_problem) {
+      tell(directory_.root().string(),
+           fmt::format("none of {} steps has the metric '{}' (StepOptions::metrics), without which '{}' "
+                       "keeps them all",
+                       steps.size(), name, policy_.name()));
+    }
   }
 }
 

@@ -93,6 +93,7 @@ class Remover {
   bool try_remove(std::uint64_t step, std::optional<std::uint64_t> newer = std::nullopt);
   void note_removal(std::optional<std::uint64_t> step);
   void finish_removals();
+  void tell_unmeasured(const std::vector<StepInfo>& steps);
   void set_unfinished(std::optional<std::uint64_t> just_saved);
   [[nodiscard]] RetentionPlan plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps);
   [[nodiscard]] RetentionPlan ask_policy(const std::vector<StepInfo>& steps, const StepUse& use) const;
@@ -104,6 +105,7 @@ class Remover {
   StepLinks links_;
   const Context& context_;
   const std::shared_ptr<StepUses> uses_;
+  std::set<std::string> unmeasured_;  // Metrics that no step had so far, and of which nothing was said.
   std::atomic<bool> is_stopped_{false};
   mutable Mutex
       asking_;  // Held while the policy is asked: a program's own need not be ready for two threads.

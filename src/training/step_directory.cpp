@@ -135,9 +135,9 @@ struct StepDirectory::State {
     return directory ? store::list_names(*directory, earlier) : Names();
   }
 
-  [[nodiscard]] KnownSteps steps_of(const Names& names) const {
+  [[nodiscard]] KnownSteps steps_of(const Names& listing) const {
     KnownSteps found;
-    for (const store::NamedCheckpoint& each : names) {
+    for (const store::NamedCheckpoint& each : listing) {
       const std::optional<std::uint64_t> step = parse(each.name);
       if (!step) {
         continue;
@@ -161,13 +161,13 @@ struct StepDirectory::State {
   void list_again(bool keeps_manifests) {
     for (;;) {
       std::uint64_t before = 0;
-      std::shared_ptr<const Names> earlier;
+      auto earlier = std::make_shared<const Names>();
       {
         const MutexLock lock(mutex);
         before = changes;
-        earlier = keeps_manifests ? names : nullptr;
+        earlier = keeps_manifests ? names : earlier;
       }
-      auto now = std::make_shared<const Names>(list_names(earlier ? *earlier : Names()));
+      auto now = std::make_shared<const Names>(list_names(*earlier));
       KnownSteps found = steps_of(*now);
       const MutexLock lock(mutex);
       names = std::move(now);
@@ -238,7 +238,8 @@ struct StepDirectory::State {
 
   mutable Mutex mutex;
   KnownSteps known CAIRN_GUARDED_BY(mutex);
-  std::shared_ptr<const Names> names CAIRN_GUARDED_BY(mutex);  // As the last list has found them.
+  std::shared_ptr<const Names> names CAIRN_GUARDED_BY(mutex) =
+      std::make_shared<const Names>();  // As the last list has found them.
   SteadyTime::time_point listed CAIRN_GUARDED_BY(mutex);
   std::uint64_t changes CAIRN_GUARDED_BY(mutex) = 0;  // That `add` and `forget` have made.
   Steps numbers CAIRN_GUARDED_BY(mutex) = std::make_shared<const std::vector<std::uint64_t>>();
@@ -338,6 +339,17 @@ std::vector<StepInfo> StepDirectory::infos(bool with_manifests) const {
     }
   }
   return infos;
+}
+
+std::vector<std::string> StepDirectory::others() const {
+  std::vector<std::string> others;
+  const MutexLock lock(state_->mutex);
+  for (const store::NamedCheckpoint& each : *state_->names) {
+    if (!state_->parse(each.name)) {
+      others.push_back(each.name);
+    }
+  }
+  return others;
 }
 
 std::optional<std::uint64_t> StepDirectory::parse(std::string_view name) const {

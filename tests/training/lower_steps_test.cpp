@@ -25,6 +25,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Says whether it was looked at.
 struct Watched {
@@ -70,6 +71,22 @@ TEST_F(LowerSteps, ThatTheNextOneWouldRemoveAreRefusedBeforeAnythingIsCopied) {
   EXPECT_FALSE(is_seen);
   EXPECT_EQ(testing::list_tree(root()), before);
   run->close();
+}
+
+TEST_F(LowerSteps, BelowThoseOfAnotherProgramAreNotToldToSetThemAside) {
+  const auto run = make(keeping(keep::latest(3)));
+  EXPECT_TRUE(is_saved(*run, 1100));
+  save_alone("5000");  // Another program takes turns in the same root.
+  save_alone("5010");
+  save_alone("5020");
+  EXPECT_TRUE(is_saved(*run, 1200, forced()));
+
+  EXPECT_THAT([&] { save(*run, 1300); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr("up to 5020, which another program has saved"),
+                                                  Not(HasSubstr("rewind")))));
+
+  run->resume();  // Now it knows them.
+  EXPECT_THAT([&] { save(*run, 1300); }, Fails(Errc::invalid_argument, HasSubstr("Checkpointer::rewind")));
 }
 
 TEST_F(LowerSteps, AreSavedOnceTheProgramHasCalledRewind) {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -11,11 +15,13 @@ namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using testing::Checkpointers;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 TEST_F(Checkpointers, ResumeTheNewestStep) {
   save_alone("zzz");
@@ -31,6 +37,71 @@ TEST_F(Checkpointers, ResumeTheNewestStep) {
   EXPECT_EQ(resumed->step, 10u);
   EXPECT_EQ(stored_step(std::move(resumed->loaded)), 10u);
   EXPECT_THAT(resumed->passed_over, IsEmpty());
+}
+
+/// What a context tells its program aloud.
+class ToldTrainings : public Checkpointers {
+ protected:
+  ToldTrainings() : ToldTrainings(std::make_shared<std::vector<std::string>>()) {}
+  explicit ToldTrainings(std::shared_ptr<std::vector<std::string>> told)
+      : Checkpointers(telling(told)), told_(std::move(told)) {}
+
+  static ContextOptions telling(std::shared_ptr<std::vector<std::string>> told) {
+    ContextOptions options = small();
+    options.on_problem = [told = std::move(told)](const std::string& path, const std::string& problem) {
+      told->push_back(path + ": " + problem);
+    };
+    return options;
+  }
+
+  std::shared_ptr<std::vector<std::string>> told_;
+};
+
+TEST_F(ToldTrainings, ThatBeginAnewBesideCheckpointsOfOtherNamesAreToldSo) {
+  EXPECT_FALSE(make()->resume());
+  EXPECT_THAT(*told_, IsEmpty());
+  for (const char* name : {"step_00000010", "step_00000020", "step_00000030", "step_00000040"}) {
+    save_alone(name);
+  }
+
+  EXPECT_FALSE(make()->resume());
+
+  EXPECT_THAT(*told_,
+              ElementsAre(AllOf(HasSubstr(root().string()), HasSubstr("('1')"), HasSubstr("4 that are"),
+                                HasSubstr("'step_00000010', "), HasSubstr("CheckpointerOptions::names"))));
+  CheckpointerOptions named;
+  named.names.format = StepFormat("step_", 8);
+  EXPECT_EQ(make(named)->resume()->step, 40u);
+  EXPECT_THAT(*told_, SizeIs(1));
+}
+
+TEST_F(ToldTrainings, CanRefuseToBeginAnewBesideCheckpointsOfOtherNames) {
+  save_alone("step_00000010");
+  ResumeOptions options;
+  options.refuse_other_names = true;
+
+  EXPECT_THAT(
+      [&] { static_cast<void>(make()->resume({}, options)); },
+      Fails(Errc::not_found, HasSubstr("1 that is called otherwise is passed over ('step_00000010')")));
+  EXPECT_THAT(*told_, IsEmpty());
+}
+
+TEST_F(ToldTrainings, WhoseStepsLackTheMetricOfThePolicyAreToldOnce) {
+  const auto run = make(keeping(keep::any_of({keep::latest(2), keep::best("los", 1, Prefer::lower)})));
+  StepOptions measured;
+  measured.metrics = {{"loss", 1.0}};
+  for (std::uint64_t step = 1; step <= 9; ++step) {
+    save(*run, step, measured);
+  }
+  run->wait();
+  EXPECT_THAT(*told_, IsEmpty());
+
+  save(*run, 10, measured);
+  save(*run, 11, measured);
+  run->wait();
+
+  EXPECT_THAT(*told_, ElementsAre(AllOf(HasSubstr("none of 10 steps"), HasSubstr("'los'"))));
+  EXPECT_THAT(run->steps(), SizeIs(11));
 }
 
 TEST_F(Checkpointers, ResumeFromStepsOfSeveralFormatsByNumber) {

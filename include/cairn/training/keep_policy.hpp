@@ -51,6 +51,11 @@ class KeepPolicy {
   [[nodiscard]] bool reads_manifests() const noexcept { return reads_manifests_; }
   /// Returns the policies of an `any_of`, each of which says for itself why a step is kept; else empty.
   [[nodiscard]] const std::vector<KeepPolicy>& parts() const noexcept { return parts_; }
+  /// Returns the metric by which it goes, and without which it keeps a step; else empty. Where ten steps lack it,
+  /// ContextOptions::on_problem is told once.
+  [[nodiscard]] const std::string& metric() const noexcept { return metric_; }
+  /// For a program's own policy, which may go by one, too.
+  void set_metric(std::string name) { metric_ = std::move(name); }
 
  private:
   friend KeepPolicy keep_any_of(std::vector<KeepPolicy> policies);
@@ -59,6 +64,7 @@ class KeepPolicy {
   bool reads_manifests_;
   Function function_;
   std::vector<KeepPolicy> parts_;
+  std::string metric_;
 };
 
 /// As keep::any_of.

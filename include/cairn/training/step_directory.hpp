@@ -165,6 +165,9 @@ class StepDirectory {
   /// Errors: the first failure, once all were tried; Errc::timed_out, also where one of them has not come back yet.
   void finish_removals(const RemoveOptions& options, const Context& context) const;
 
+  /// The checkpoints that are called otherwise than steps, in no order, as the last list has found them.
+  [[nodiscard]] std::vector<std::string> others() const;
+
   /// Lists the directory again, but keeps what manifests of steps that are still there said. Those that could not be
   /// read are read again.
   void refresh();

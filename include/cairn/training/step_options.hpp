@@ -145,6 +145,10 @@ struct ResumeOptions {
   /// Load the next older step that is sound when the newest is damaged. Off: that is an error, as going on from an
   /// older state is a decision.
   bool fall_back = false;
+  /// Where no step is found and there are checkpoints of other names (another width or prefix than
+  /// CheckpointerOptions::names has): Errc::not_found, which names some. Off: the training begins anew, and
+  /// ContextOptions::on_problem is told so.
+  bool refuse_other_names = false;
   /// With fall_back: whether the program takes the state that was loaded; where it returns false the next older one
   /// is loaded. Of several ranks each is asked, and one that returns false is enough. Called on the thread that calls
   /// resume; what it throws ends resume. Null: whatever is sound is taken.
