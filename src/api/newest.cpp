@@ -74,7 +74,8 @@ std::map<std::string, std::string> newest_of_families(const std::vector<FoundChe
   }
   throw Error(Errc::invalid_argument,
               fmt::format("{}: which checkpoint is the newest cannot be told by names of several kinds; the "
-                          "newest of each: {}{}; say it by `number`, take CheckpointOrder::by_time, or give "
+                          "newest of each: {}{}; say it by `number`, take CheckpointOrder::by_time (which "
+                          "believes the clocks of those who saved), or give "
                           "each kind a directory of its own",
                           root.string(), names,
                           count > kMostNamed ? fmt::format(" and {} more", count - kMostNamed) : ""));
@@ -115,7 +116,8 @@ std::vector<FoundCheckpoint> as_both_say(std::vector<FoundCheckpoint> found,
           Errc::invalid_argument,
           fmt::format("{}: which checkpoint is the newest depends on how the numbers in the names are read: "
                       "'{}' where each run of digits counts apart, as in versions; '{}' where they are "
-                      "decimal; say it by `numbers` (apart or decimal), take CheckpointOrder::by_time, or "
+                      "decimal; say it by `numbers` (apart or decimal), take CheckpointOrder::by_time (which "
+                      "believes the clocks of those who saved), or "
                       "pad names to one width behind the point",
                       root.string(), one, other));
     }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -311,6 +312,18 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
   return agent;
 }
 
+int print_asked(const std::string& text) {
+  try {
+    Output out(stdout);
+    out.write(text);
+    out.flush();
+    return 0;
+  } catch (const std::exception& error) {
+    cairn::cli::complain(error.what());
+    return kFailed;
+  }
+}
+
 int run(const CLI::App& app, const Command& command, const Arguments& arguments) {
   try {
     Output out(stdout);
@@ -366,7 +379,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      return app.exit(error);  // Help or the version was asked for.
+      std::ostringstream asked;
+      app.exit(error, asked);  // Help or the version was asked for.
+      return print_asked(asked.str());
     }
     cairn::cli::complain_of_usage(app, cairn::cli::usage_problem(app, error));
     return kWrongUsage;

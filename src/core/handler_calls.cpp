@@ -16,9 +16,10 @@
 namespace cairn::core {
 namespace {
 
-/// "'point' (handler example.point/1)": who failed, for messages.
-std::string who(const SaveItem& item) {
-  return fmt::format("'{}' (handler {})", item.checkpointable.name(), item.handler_id);
+/// "/data/run/7: 'point' (handler example.point/1)": who failed, for messages.
+std::string who(const SaveFiles& files, const SaveItem& item) {
+  return fmt::format("{}: '{}' (handler {})", files.path().string(), item.checkpointable.name(),
+                     item.handler_id);
 }
 
 }  // namespace
@@ -101,13 +102,13 @@ void HandlerCalls::rethrow(const std::exception_ptr& failure, const SaveItem& it
   if (ranks_.is_of_all(failure)) {
     std::rethrow_exception(asked == Asked::to_stop ? async::cancelled() : failure);
   }
-  rethrow_of(failure, who(item), asked);
+  rethrow_of(failure, who(files_, item), asked);
 }
 
 void HandlerCalls::judge(SaveFiles& files, const HandlerChecks& checks) {
   for (std::size_t i = 0; i < files.items().size(); ++i) {
     if (auto failure = checks.judge(i, nullptr)) {
-      rethrow_of(failure, who(files.items()[i]), Asked::nothing);
+      rethrow_of(failure, who(files, files.items()[i]), Asked::nothing);
     }
   }
   files.add_problem(checks.not_checked());

@@ -87,7 +87,8 @@ ArrayStatistics StatisticsGatherer::result() const {
   ArrayStatistics result = found_;
   if (found_.min) {
     const auto count = static_cast<double>(found_.elements - found_.nans);
-    result.mean = (std::isfinite(sum_) ? sum_ + lost_ : sum_) / count;
+    const double sum = std::isfinite(sum_) ? sum_ + lost_ : sum_;
+    result.mean = std::isnan(sum) ? std::abs(sum) : sum / count;  // That of both infinities has no sign.
   }
   return result;
 }

@@ -324,10 +324,13 @@ TEST_F(Cli, IsQuietWhenTheReaderHasSeenEnough) {
 }
 
 TEST_F(Cli, SaysWhenStandardOutputIsFull) {
-  const CliResult result = run_cli({"ls", path_}, "> /dev/full; s=$?; (exit $s)");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"ls", path_}, {"--help"}, {"ls", "--help"}, {"--version"}}) {
+    const CliResult result = run_cli(arguments, "> /dev/full; s=$?; (exit $s)");
 
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("standard output")));
+    EXPECT_EQ(result.status, 1) << arguments[0];
+    EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("standard output")));
+  }
 }
 
 }  // namespace

@@ -57,6 +57,15 @@ TEST(Statistics, HasNoNumbersOfNothingAndOfNaNs) {
   EXPECT_FALSE(of<double>({std::nan("")}, DType::float64).mean);
 }
 
+TEST(Statistics, TheMeanOfBothInfinitiesIsNoNumberWithoutASign) {
+  const double infinity = std::numeric_limits<double>::infinity();
+
+  const double mean = *of<double>({infinity, -infinity}, DType::float64).mean;
+
+  EXPECT_TRUE(std::isnan(mean));
+  EXPECT_FALSE(std::signbit(mean));
+}
+
 TEST(Statistics, InfinitiesAreNumbers) {
   const ArrayStatistics statistics = of<double>({1, INFINITY}, DType::float64);
 

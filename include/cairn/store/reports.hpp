@@ -141,7 +141,9 @@ using CommitTime = std::chrono::sys_time<std::chrono::nanoseconds>;
 /// The order of a list of checkpoints: the oldest comes first, the newest last.
 enum class CheckpointOrder : std::uint8_t {
   by_name,  ///< Digits count as numbers: "step-9" before "step-10".
-  by_time,  ///< By the time of the commit, then by name. Those without one come first.
+  /// By the time of the commit, as the clock of who saved had it, then by name. Those without one come first. Where a
+  /// clock was set back, an older one may come last.
+  by_time,
 };
 
 /// How numbers in names are read. Names that are padded to one width behind the point are in the same order either
