@@ -73,7 +73,7 @@ struct ImageLine {
   std::uint64_t bytes = 0;
   std::optional<std::chrono::seconds> age;
   std::string state;
-  std::string on_disk;  ///< "yes", "no" or "being copied".
+  std::string on_disk;  ///< "yes", "no", "being copied", or "unknown": it cannot be read.
 };
 
 std::vector<ImageLine> lines_of(const RunImages& images) {
@@ -98,8 +98,10 @@ std::vector<ImageLine> lines_of(const RunImages& images) {
       line.age = std::max(std::chrono::floor<std::chrono::seconds>(age), std::chrono::seconds(0));
     }
     line.state = found.is_sound() ? "complete" : found.kind == EntryClass::live ? "being filled" : "damaged";
-    line.on_disk = images.is_persisted(*step)                ? "yes"
+    const flash::Persisted persisted = images.persisted(*step);
+    line.on_disk = persisted == flash::Persisted::yes        ? "yes"
                    : written.contains(images.on_disk(*step)) ? "being copied"
+                   : persisted == flash::Persisted::unknown  ? "unknown"
                                                              : "no";
     lines.push_back(std::move(line));
   }
@@ -162,17 +164,22 @@ int status(const Arguments& arguments, Output& out) {
 int persist(const Arguments& arguments, Output& out) {
   const RunImages images = images_of(arguments);
   std::optional<std::uint64_t> step = arguments.agent.step;
+  bool has_passed_over = false;
   if (step) {
     images.persist(*step);
   } else {
-    step = images.persist_newest([](const std::exception& why) { complain(why.what()); });
+    step = images.persist_newest([&has_passed_over](const std::exception& why) {
+      has_passed_over = true;
+      complain(why.what());
+    });
   }
   if (step) {
     out.print("step {} is in {}\n", *step, path_text(images.on_disk(*step)));
-  } else {
-    out.print("{} has nothing newer than {}\n", path_text(arguments.path), path_text(images.root()));
+    return 0;
   }
-  return 0;
+  out.print("{} has nothing {}newer than {}\n", path_text(arguments.path),
+            has_passed_over ? "sound that is " : "", path_text(images.root()));
+  return has_passed_over ? 1 : 0;
 }
 
 int stop(const Arguments& arguments, Output& out) {

@@ -91,7 +91,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       persisting(persisting_options(where)) {
   copies.set_found(memory.latest().has_value());
   for (const Image& image : memory.images()) {
-    if (!image.is_damaged && is_on_disk(image.step)) {
+    if (!image.is_damaged && persisted(image.step) == flash::Persisted::yes) {
       memory.set(image.step, &Image::is_on_disk);
     }
   }
@@ -193,7 +193,7 @@ Loaded FlashCheckpointer::load(std::uint64_t step, const Requests& requests, con
     try {
       return state.load_image(step, requests, options);
     } catch (...) {
-      if (!state.is_damage(step, std::current_exception())) {
+      if (!state.is_damage(state.memory.path(step), std::current_exception())) {
         throw;
       }
       state.memory.set(step, &Image::is_damaged);

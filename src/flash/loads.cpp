@@ -20,15 +20,11 @@ namespace cairn {
 
 using flash::Image;
 
-/// Returns whether a step on disk is the same checkpoint as its image, which is looked at without a hold: the save that
-/// comes next may want its memory.
-bool FlashCheckpointer::State::is_on_disk(std::uint64_t step) {
+flash::Persisted FlashCheckpointer::State::persisted(std::uint64_t step) {
   try {
-    const std::string on_disk = disk.metadata(step).uuid;
-    const auto image = store::CommittedDirectory::open(syscalls, memory.path(step));
-    return on_disk == store::to_string(image.manifest().uuid);
-  } catch (const Error&) {
-    return false;
+    return flash::look_whether_persisted(syscalls, memory.path(step), disk.info(step).path);
+  } catch (const Error& error) {
+    return error.code() == Errc::not_found ? flash::Persisted::no : flash::Persisted::unknown;
   }
 }
 
@@ -37,26 +33,32 @@ Loaded FlashCheckpointer::State::load_image(std::uint64_t step, const Requests& 
   return load_checkpointables(memory.path(step), requests, how, context);
 }
 
-bool FlashCheckpointer::State::is_damage(std::uint64_t step, const std::exception_ptr& why) const {
+bool FlashCheckpointer::State::is_damage(const std::filesystem::path& path,
+                                         const std::exception_ptr& why) const {
   const std::optional<std::error_code> code = code_of(why);
   try {
-    return code && store::is_damage(syscalls, *code, memory.path(step));
+    return code && store::is_damage(syscalls, *code, path);
   } catch (const Error&) {
     return false;
   }
 }
 
-/// The newest image that is as new as the disk. What is damaged is passed over.
+/// The newest image that is as new as `on_disk`. What is damaged is passed over, and not tried twice.
 std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
-    const Requests& requests, const ResumeOptions& how, std::vector<PassedOver>& passed_over) {
-  const std::optional<std::uint64_t> on_disk = disk.latest();
+    const Requests& requests, const ResumeOptions& how, const std::optional<std::uint64_t>& on_disk,
+    std::vector<PassedOver>& passed_over) {
   std::vector<Image> images = memory.images();
   std::reverse(images.begin(), images.end());
   for (const Image& image : images) {
-    if (on_disk && (image.step < *on_disk || (image.step == *on_disk && !is_on_disk(image.step)))) {
+    if (on_disk && (image.step < *on_disk ||
+                    (image.step == *on_disk && persisted(image.step) == flash::Persisted::no))) {
       break;
     }
     const std::filesystem::path path = memory.path(image.step);
+    if (std::any_of(passed_over.begin(), passed_over.end(),
+                    [&path](const PassedOver& each) { return each.path == path; })) {
+      continue;
+    }
     try {
       FlashResumed resumed;
       resumed.step = image.step;
@@ -69,7 +71,7 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
       resumed.from = ResumedFrom::memory;
       return resumed;
     } catch (const Error& error) {
-      if (!is_damage(image.step, std::current_exception())) {
+      if (!is_damage(path, std::current_exception())) {
         throw;
       }
       passed_over.push_back({path, error.code(), error.what()});
@@ -77,6 +79,39 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
     memory.set(image.step, &Image::is_damaged);  // It is the first to give way to the next save.
   }
   return std::nullopt;
+}
+
+/// What the disk has passed over may be newer than an image that is newer than what it would go on from.
+std::optional<FlashResumed> FlashCheckpointer::State::resume_from_disk(const Requests& requests,
+                                                                       const ResumeOptions& how,
+                                                                       std::vector<PassedOver>& passed_over) {
+  const std::optional<std::uint64_t> newest = disk.latest();
+  std::optional<Resumed> from_disk;
+  std::exception_ptr refusal;
+  try {
+    from_disk = disk.resume(requests, how);
+  } catch (const Error&) {
+    refusal = std::current_exception();
+  }
+  const bool has_fallen_back = refusal
+                                   ? how.fall_back && newest && is_damage(disk.info(*newest).path, refusal)
+                                   : from_disk && !from_disk->passed_over.empty();
+  std::optional<FlashResumed> resumed;
+  if (has_fallen_back) {
+    const auto step = from_disk ? std::optional(from_disk->step) : std::nullopt;
+    resumed = resume_from_memory(requests, how, step, passed_over);
+    if (resumed && from_disk) {
+      resumed->passed_over = std::move(from_disk->passed_over);
+    }
+  }
+  if (refusal && !resumed) {
+    std::rethrow_exception(refusal);
+  }
+  if (from_disk && !resumed) {
+    resumed.emplace();
+    static_cast<Resumed&>(*resumed) = *std::move(from_disk);
+  }
+  return resumed;
 }
 
 /// Has the memory made and mapped that the saves to come want, so that the first is as fast as any.
@@ -108,17 +143,15 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume(const Requests& req
   }
   disk.reload();
   std::vector<PassedOver> passed_over;
-  std::optional<FlashResumed> resumed = resume_from_memory(requests, how, passed_over);
+  std::optional<FlashResumed> resumed = resume_from_memory(requests, how, disk.latest(), passed_over);
   if (!resumed) {
-    std::optional<Resumed> from_disk = disk.resume(requests, how);
-    if (!from_disk) {
-      if (!passed_over.empty()) {  // To begin anew is a decision.
-        throw Error(passed_over.front().code, passed_over.front().why);
-      }
-      return std::nullopt;
+    resumed = resume_from_disk(requests, how, passed_over);
+  }
+  if (!resumed) {
+    if (!passed_over.empty()) {  // To begin anew is a decision.
+      throw Error(passed_over.front().code, passed_over.front().why);
     }
-    resumed.emplace();
-    static_cast<Resumed&>(*resumed) = std::move(*from_disk);
+    return std::nullopt;
   }
   const std::optional<std::uint64_t> in_memory = memory.latest();
   const std::optional<std::uint64_t> on_disk = disk.latest();

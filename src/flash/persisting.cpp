@@ -79,7 +79,7 @@ void FlashCheckpointer::State::persist(const std::shared_ptr<FlashSave>& save) n
       break;
     }
   }
-  if (is_damage(step, why)) {
+  if (is_damage(memory.path(step), why)) {
     memory.set(step, &Image::is_damaged);
   }
   {
@@ -98,7 +98,7 @@ SaveResult FlashCheckpointer::State::copy_to_disk(std::uint64_t step) {
       throw;
     }
     disk.reload();
-    if (!is_on_disk(step)) {
+    if (persisted(step) != flash::Persisted::yes) {
       throw;
     }
   }

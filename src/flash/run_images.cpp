@@ -19,6 +19,9 @@
 #include "io/internal/check.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/damage.hpp"
+#include "store/internal/listing.hpp"
+#include "training/internal/annotations.hpp"
+#include "training/internal/damaged_aside.hpp"
 
 namespace cairn::flash {
 namespace {
@@ -30,16 +33,30 @@ StepFormat format_of(const std::string& step_zero) {
   return StepFormat(step_zero.substr(0, step_zero.size() - digits), digits == 1 ? 0 : digits);
 }
 
-/// The steps in a directory, the newest first.
-std::vector<std::uint64_t> steps_in(const io::Directory& directory, const StepFormat& format) {
-  std::vector<std::uint64_t> steps;
-  for (const io::DirectoryEntry& entry : directory.list()) {
-    if (const auto step = format.parse(entry.name); step && entry.kind == io::FileKind::directory) {
-      steps.push_back(*step);
+/// The steps in a directory by their names, and what their directories are called; the newest first. Directories that
+/// have no COMMIT are left out.
+std::vector<std::pair<std::uint64_t, std::string>> steps_in(const io::Directory& directory,
+                                                            const StepFormat& format) {
+  std::vector<std::pair<std::uint64_t, std::string>> steps;
+  for (store::NamedCheckpoint& each : store::list_names(directory)) {
+    if (const auto step = format.parse(each.name)) {
+      steps.emplace_back(*step, std::move(each.entry));
     }
   }
   std::sort(steps.rbegin(), steps.rend());
   return steps;
+}
+
+/// Returns whether a checkpoint is whole, as far as its manifest and the sizes of its files tell, and says of no other
+/// step than its name that it is that.
+bool is_sound_step(const io::Directory& root, std::uint64_t step, const std::string& entry) {
+  const store::CommitCheck check = store::check_commit(root, entry, true);
+  try {
+    return check.is_committed &&
+           training::notes_of(check.facts->annotations, entry).step.value_or(step) == step;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 constexpr std::uint32_t kOpenToOthers = 0077;
@@ -93,6 +110,23 @@ void require_memory(const io::Directory& directory) {
   }
 }
 
+Persisted look_whether_persisted(io::Syscalls& syscalls, const std::filesystem::path& image,
+                                 const std::filesystem::path& on_disk) {
+  try {
+    const auto there = store::CommittedDirectory::open(syscalls, on_disk);
+    const io::Directory root = io::Directory::open(syscalls, on_disk.parent_path());
+    if (!store::check_commit(root, there.path().filename().string(), true).is_committed) {
+      return Persisted::unknown;
+    }
+    const bool is_same =
+        there.manifest().uuid == store::CommittedDirectory::open(syscalls, image).manifest().uuid;
+    return is_same ? Persisted::yes : Persisted::no;
+  } catch (const Error& error) {
+    const bool is_gone = error.code() == Errc::not_found;
+    return is_gone ? Persisted::no : Persisted::unknown;
+  }
+}
+
 RunImages::RunImages(const std::filesystem::path& memory, const std::filesystem::path& root,
                      const Context& context)
     : context_(context),
@@ -117,20 +151,18 @@ std::filesystem::path RunImages::on_disk(std::uint64_t step) const {
   return root_ / format_.name(step);
 }
 
-bool RunImages::is_persisted(std::uint64_t step) const {
-  try {
-    return store::CommittedDirectory::open(syscalls_, image(step)).manifest().uuid ==
-           store::CommittedDirectory::open(syscalls_, on_disk(step)).manifest().uuid;
-  } catch (const Error&) {
-    return false;
-  }
+Persisted RunImages::persisted(std::uint64_t step) const {
+  return look_whether_persisted(syscalls_, image(step), on_disk(step));
 }
 
 SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& is_to_stop) const {
+  if (persisted(step) == Persisted::unknown) {  // What is there and not damaged is for the copy to refuse.
+    training::set_any_damaged_aside(syscalls_, root_, format_.name(step), random_of(context_));
+  }
   try {
     return wait_unless(copy_checkpoint_async(image(step), on_disk(step), {}, context_), is_to_stop);
   } catch (const Error& error) {
-    if (error.code() != Errc::already_exists || !is_persisted(step)) {
+    if (error.code() != Errc::already_exists || persisted(step) != Persisted::yes) {
       throw;
     }
   }
@@ -142,9 +174,13 @@ SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& i
 std::optional<std::uint64_t> RunImages::persist_newest(
     const std::function<void(const std::exception& why)>& on_damage,
     const std::function<bool()>& is_to_stop) const {
-  const std::vector<std::uint64_t> on_disk = steps_in(io::Directory::open(syscalls_, root_), format_);
-  for (const std::uint64_t step : steps_in(images_, StepFormat())) {
-    if (!on_disk.empty() && step <= on_disk.front()) {
+  const io::Directory root = io::Directory::open(syscalls_, root_);
+  const std::vector<std::pair<std::uint64_t, std::string>> on_disk = steps_in(root, format_);
+  const auto newest = std::find_if(on_disk.begin(), on_disk.end(), [&root](const auto& each) {
+    return is_sound_step(root, each.first, each.second);
+  });
+  for (const auto& [step, entry] : steps_in(images_, StepFormat())) {
+    if (newest != on_disk.end() && step <= newest->first) {
       break;
     }
     try {
@@ -169,7 +205,7 @@ RunImages::Cleaned RunImages::clean(bool all) const {
   Cleaned cleaned;
   std::optional<std::uint64_t> unsaved;
   for (const Image& each : memory.images()) {
-    const bool is_on_disk = is_persisted(each.step);
+    const bool is_on_disk = persisted(each.step) == Persisted::yes;
     if ((all || is_on_disk) && memory.retire(each.step)) {
       cleaned.retired.push_back(each.step);
       continue;

@@ -16,6 +16,7 @@
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 #include "flash/flash_save.hpp"
+#include "flash/internal/run_images.hpp"
 #include "flash/memory.hpp"
 #include "io/internal/syscalls.hpp"
 #include "training/internal/save_costs.hpp"
@@ -63,13 +64,16 @@ struct FlashCheckpointer::State {
   void report(const std::exception_ptr& why) const noexcept;
 
   // Loads.
-  [[nodiscard]] bool is_on_disk(std::uint64_t step);
+  [[nodiscard]] flash::Persisted persisted(std::uint64_t step);
   [[nodiscard]] Loaded load_image(std::uint64_t step, const Requests& requests, const LoadOptions& how);
-  [[nodiscard]] bool is_damage(std::uint64_t step, const std::exception_ptr& why) const;
+  [[nodiscard]] bool is_damage(const std::filesystem::path& path, const std::exception_ptr& why) const;
   std::optional<FlashResumed> resume(const Requests& requests, const ResumeOptions& how);
   void make_ready(const FlashResumed& resumed);
   std::optional<FlashResumed> resume_from_memory(const Requests& requests, const ResumeOptions& how,
+                                                 const std::optional<std::uint64_t>& on_disk,
                                                  std::vector<PassedOver>& passed_over);
+  std::optional<FlashResumed> resume_from_disk(const Requests& requests, const ResumeOptions& how,
+                                               std::vector<PassedOver>& passed_over);
   void rewind(std::uint64_t step);
   void close();
 

@@ -9,7 +9,7 @@
 #include "cairn/base/error.hpp"
 
 #include "training/checkpointer_state.hpp"
-#include "training/damaged_aside.hpp"
+#include "training/internal/damaged_aside.hpp"
 #include "training/root.hpp"
 
 namespace cairn {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "training/damaged_aside.hpp"
+#include "training/internal/damaged_aside.hpp"
 
 #include <system_error>
 
@@ -43,10 +43,17 @@ bool set_damaged_aside(io::Syscalls& syscalls, const std::filesystem::path& root
                        const store::RandomSource& random) {
   const io::Directory directory = io::Directory::open(syscalls, root);
   const std::optional<io::FileStatus> status = directory.status(name);
-  if (!status || status->kind != io::FileKind::directory || is_replaceable(directory.open_directory(name)) ||
-      !is_damaged_checkpoint(syscalls, root, name)) {
+  return status && status->kind == io::FileKind::directory &&
+         !is_replaceable(directory.open_directory(name)) &&
+         set_any_damaged_aside(syscalls, root, name, random);
+}
+
+bool set_any_damaged_aside(io::Syscalls& syscalls, const std::filesystem::path& root, const std::string& name,
+                           const store::RandomSource& random) {
+  if (!is_damaged_checkpoint(syscalls, root, name)) {
     return false;
   }
+  const io::Directory directory = io::Directory::open(syscalls, root);
   const io::Directory aside = open_own_directory(directory, kDamagedName);
   const std::string moved = fmt::format("{}-{}", name, store::to_string(store::make_uuid(random)));
   directory.rename(name, aside, moved, io::RenameMode::replace);  // The new name is nobody's.

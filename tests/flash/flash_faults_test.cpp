@@ -171,7 +171,7 @@ TEST_F(FlashFaults, TheDiskDecidesWhereItHasAnotherCheckpointOfTheSameStep) {
   save_checkpointables(root() / "1", {{"state", other}}, {}, *context_);
 
   const RunImages images(memory(), root(), *context_);
-  EXPECT_FALSE(images.is_persisted(1));
+  EXPECT_EQ(images.persisted(1), Persisted::no);
   EXPECT_THAT([&] { images.persist(1); }, Fails(Errc::already_exists));
   start();
   auto resumed = run_->resume({"state"});

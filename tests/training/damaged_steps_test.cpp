@@ -17,8 +17,8 @@
 
 #include "support/manual_clock.hpp"
 #include "support/run.hpp"
-#include "training/damaged_aside.hpp"
 #include "training/fixture.hpp"
+#include "training/internal/damaged_aside.hpp"
 
 namespace cairn {
 namespace {

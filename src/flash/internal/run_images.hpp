@@ -27,6 +27,12 @@ void require_memory(const io::Directory& directory);
 
 [[noreturn]] void refuse_memory(const std::filesystem::path& path, const std::string& why);
 
+/// Whether an image lies on disk, too. What is there and cannot be read, or lacks a file, does not tell.
+enum class Persisted : std::uint8_t { no, yes, unknown };
+/// Looks at both without a hold: the save that comes next may want the memory of the image.
+[[nodiscard]] Persisted look_whether_persisted(io::Syscalls& syscalls, const std::filesystem::path& image,
+                                               const std::filesystem::path& on_disk);
+
 /// The images of a run, for other programs than the one that fills them: they need no more than names and locks.
 ///
 /// Every call blocks. Not for a process that has a FlashCheckpointer of this memory: it would lose its claim.
@@ -47,16 +53,16 @@ class RunImages {
   /// Where a step lies on disk, if it does.
   [[nodiscard]] std::filesystem::path on_disk(std::uint64_t step) const;
   /// Returns whether the checkpoint on disk is the very image.
-  [[nodiscard]] bool is_persisted(std::uint64_t step) const;
+  [[nodiscard]] Persisted persisted(std::uint64_t step) const;
   [[nodiscard]] store::ClaimLook claim() const { return store::look_at_claim(images_); }
 
-  /// Copies an image to disk, where it may be already. It is stopped once `is_to_stop`, which is asked now and then,
-  /// unless it is past the point of no return.
+  /// Copies an image to disk, where it may be already; a damaged checkpoint that has its name there is set aside. It is
+  /// stopped once `is_to_stop`, which is asked now and then, unless it is past the point of no return.
   ///
   /// Errors: Errc::cancelled; as copy_checkpoint.
   SaveResult persist(std::uint64_t step, const std::function<bool()>& is_to_stop = {}) const;
-  /// Copies the newest image that is sound, if it is newer than all that is on disk. Returns its step; nothing where
-  /// there is none to copy. `on_damage` is told of each that is passed over.
+  /// Copies the newest image that is sound, if it is newer than all sound steps on disk. Returns its step; nothing
+  /// where there is none to copy. `on_damage` is told of each image that is passed over.
   ///
   /// Errors: as `persist`, but for damage.
   std::optional<std::uint64_t> persist_newest(const std::function<void(const std::exception& why)>& on_damage,

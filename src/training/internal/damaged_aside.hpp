@@ -21,5 +21,8 @@ inline constexpr std::string_view kDamagedName = ".cairn-damaged";
 /// Errors: OS errors.
 bool set_damaged_aside(io::Syscalls& syscalls, const std::filesystem::path& root, const std::string& name,
                        const store::RandomSource& random);
+/// The same for who replaces nothing: also where a save might replace it.
+bool set_any_damaged_aside(io::Syscalls& syscalls, const std::filesystem::path& root, const std::string& name,
+                           const store::RandomSource& random);
 
 }  // namespace cairn::training
