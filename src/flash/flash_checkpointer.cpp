@@ -71,7 +71,7 @@ flash::Memory::Options memory_options(const FlashOptions& options, const std::fi
   memory.memory = io::named_path(std::filesystem::absolute(options.memory));
   memory.root = root;
   memory.limit_bytes = options.memory_bytes;
-  memory.step_zero = options.disk.names.format.name(0);
+  memory.names = options.disk.names;
   memory.may_lose_the_only_image = options.may_lose_the_only_image;
   return memory;
 }
@@ -89,6 +89,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       disk(given_root, disk_options(options), where),
       copies(disk),
       persisting(persisting_options(where)) {
+  memory.renew_mark();
   copies.set_found(memory.latest().has_value());
   for (const Image& image : memory.images()) {
     if (!image.is_damaged && persisted(image.step) == flash::Persisted::yes) {

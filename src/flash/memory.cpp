@@ -16,11 +16,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/training/step_directory.hpp"
 
 #include "flash/internal/run_images.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
+#include "io/internal/remove_directory.hpp"
 #include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/memory_mark.hpp"
@@ -95,11 +95,43 @@ void write_once(const io::Directory& directory, std::string_view name, std::stri
   io::write_small_file(directory, made, text, 0600);
   const int linked =
       directory.syscalls().link_at(directory.fd(), made.c_str(), directory.fd(), wanted.c_str());
-  directory.remove_file(made);
-  if (linked != -EEXIST) {
+  io::remove_if_there([&] { directory.remove_file(made); });
+  // Who was first may have tidied up since.
+  const bool is_second = linked == -EEXIST || (linked == -ENOENT && directory.status(name));
+  if (!is_second) {
     io::require(linked, "link", directory.path() / name);
   }
   directory.sync();
+}
+
+/// Returns whether an entry was to get its name by `write_once`.
+bool is_unfinished(const io::DirectoryEntry& entry, std::string_view name) {
+  const std::string begin = fmt::format("{}.", name);
+  return entry.kind == io::FileKind::regular && entry.name.starts_with(begin) &&
+         store::parse_uuid(std::string_view(entry.name).substr(begin.size()));
+}
+
+/// Once the file has its name: removes what programs have left that were killed before they gave it that.
+void remove_unfinished(const io::Directory& directory, std::string_view name) {
+  for (const io::DirectoryEntry& entry : directory.list()) {
+    if (is_unfinished(entry, name)) {
+      io::remove_if_there([&] { directory.remove_file(entry.name); });
+    }
+  }
+}
+
+store::MemoryMark mark_of(const Memory::Options& options, const std::string& run) {
+  const StepFormat& format = options.names.format;
+  store::MemoryMark mark;
+  mark.run = run;
+  mark.root = options.root;
+  mark.limit_bytes = options.limit_bytes;
+  mark.step_zero = format.name(0);
+  mark.names.push_back({format.prefix(), format.width()});
+  for (const StepFormat& other : options.names.also_read) {
+    mark.names.push_back({other.prefix(), other.width()});
+  }
+  return mark;
 }
 
 /// The name of the run whose steps are in this directory; one that has none gets one.
@@ -115,6 +147,7 @@ std::string name_run(io::Syscalls& syscalls, const std::filesystem::path& root,
     steps.sync();
     run = run_in(steps);
   }
+  remove_unfinished(steps.open_directory(kRunDirectory), kRunName);
   return run.value();
 }
 
@@ -123,15 +156,12 @@ void require_own(const io::Directory& memory, const Memory::Options& options,
                  const store::RandomSource& random) {
   const std::string run = name_run(memory.syscalls(), options.root, random);
   if (!memory.status(store::kMemoryMarkName)) {
-    if (!memory.list().empty()) {
-      refuse_memory(memory.path(), fmt::format("it is not empty, and has no {}", store::kMemoryMarkName));
+    for (const io::DirectoryEntry& entry : memory.list()) {
+      if (!is_unfinished(entry, store::kMemoryMarkName) && !memory.status(store::kMemoryMarkName)) {
+        refuse_memory(memory.path(), fmt::format("it is not empty, and has no {}", store::kMemoryMarkName));
+      }
     }
-    store::MemoryMark mark;
-    mark.run = run;
-    mark.root = options.root;
-    mark.limit_bytes = options.limit_bytes;
-    mark.step_zero = options.step_zero;
-    write_once(memory, store::kMemoryMarkName, store::encode_mark(mark), random);
+    write_once(memory, store::kMemoryMarkName, store::encode_mark(mark_of(options, run)), random);
   }
   const std::string name(kRankName);
   make_directory(memory.syscalls(), memory.fd(), name, memory.path() / name);
@@ -143,6 +173,7 @@ void require_own(const io::Directory& memory, const Memory::Options& options,
     refuse_memory(memory.path(), fmt::format("it is that of run {}, with its steps in {}; {} has run {}",
                                              mark->run, mark->root.string(), options.root.string(), run));
   }
+  require_one_rank(*mark, memory.path());
 }
 
 std::shared_ptr<store::MemoryRoot> claim_in_time(const io::Directory& memory,
@@ -165,7 +196,9 @@ std::shared_ptr<store::MemoryRoot> open_root(const Memory::Options& options, io:
   require_apart(options.memory, options.root);
   const io::Directory memory = open_memory(syscalls, options.memory);
   require_own(memory, options, random);
-  return claim_in_time(memory, random);
+  std::shared_ptr<store::MemoryRoot> root = claim_in_time(memory, random);
+  remove_unfinished(memory, store::kMemoryMarkName);  // Who has the claim alone renews the mark.
+  return root;
 }
 
 std::string name_of(std::uint64_t step) {
@@ -249,6 +282,21 @@ void Memory::find_images() {
     images_.push_back(std::move(image));
   }
   std::sort(images_.begin(), images_.end(), [](const Image& a, const Image& b) { return a.step < b.step; });
+}
+
+void Memory::renew_mark() const {
+  const io::Directory memory = io::Directory::open(syscalls_, options_.memory);
+  const std::optional<store::MemoryMark> found = store::read_mark_above(root_->directory());
+  if (!found) {
+    return;
+  }
+  const store::MemoryMark wanted = mark_of(options_, found->run);
+  if (*found != wanted) {
+    const std::string made =
+        fmt::format("{}.{}", store::kMemoryMarkName, store::to_string(store::make_uuid(random_)));
+    io::write_small_file(memory, made, store::encode_mark(wanted), 0600);
+    memory.rename(made, memory, store::kMemoryMarkName, io::RenameMode::replace);
+  }
 }
 
 std::filesystem::path Memory::path(std::uint64_t step) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cairn/core/context.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "base/internal/mutex.hpp"
 #include "io/internal/file.hpp"
@@ -60,7 +61,7 @@ class Memory {
     std::filesystem::path memory;
     std::filesystem::path root;  ///< On disk; made where it is missing.
     std::uint64_t limit_bytes = 0;
-    std::string step_zero = "0";  ///< As MemoryMark::step_zero.
+    StepDirectoryOptions names;  ///< Of the steps on disk.
     bool may_lose_the_only_image = false;
   };
 
@@ -68,6 +69,11 @@ class Memory {
   ///
   /// Errors: as FlashCheckpointer.
   Memory(Options options, io::Syscalls& syscalls, store::RandomSource random);
+
+  /// Has the mark say what this program says: of its root, its limit and its names, which an agent goes by.
+  ///
+  /// Errors: OS errors.
+  void renew_mark() const;
 
   [[nodiscard]] std::filesystem::path path(std::uint64_t step) const;
   [[nodiscard]] const std::filesystem::path& root() const noexcept { return path_; }

@@ -26,21 +26,32 @@
 namespace cairn::flash {
 namespace {
 
-/// The format of which this is step 0: a prefix, and as many digits as names have; one stands for as many as it takes.
-StepFormat format_of(const std::string& step_zero) {
-  const std::size_t digits =
-      step_zero.size() - std::min(step_zero.size(), step_zero.find_last_not_of('0') + 1);
-  return StepFormat(step_zero.substr(0, step_zero.size() - digits), digits == 1 ? 0 : digits);
+/// How steps are called. Older versions say only what step 0 is: a prefix, and as many digits as names have; one stands
+/// for as many as it takes.
+std::vector<StepFormat> names_of(const store::MemoryMark& mark) {
+  std::vector<StepFormat> names;
+  for (const store::StepNames& each : mark.names) {
+    names.emplace_back(each.prefix, each.width);
+  }
+  if (names.empty()) {
+    const std::string& zero = mark.step_zero;
+    const std::size_t digits = zero.size() - std::min(zero.size(), zero.find_last_not_of('0') + 1);
+    names.emplace_back(zero.substr(0, zero.size() - digits), digits == 1 ? 0 : digits);
+  }
+  return names;
 }
 
 /// The steps in a directory by their names, and what their directories are called; the newest first. Directories that
 /// have no COMMIT are left out.
 std::vector<std::pair<std::uint64_t, std::string>> steps_in(const io::Directory& directory,
-                                                            const StepFormat& format) {
+                                                            const std::vector<StepFormat>& names) {
   std::vector<std::pair<std::uint64_t, std::string>> steps;
-  for (store::NamedCheckpoint& each : store::list_names(directory)) {
-    if (const auto step = format.parse(each.name)) {
-      steps.emplace_back(*step, std::move(each.entry));
+  for (const store::NamedCheckpoint& each : store::list_names(directory)) {
+    for (const StepFormat& format : names) {
+      if (const auto step = format.parse(each.name)) {
+        steps.emplace_back(*step, each.entry);
+        break;
+      }
     }
   }
   std::sort(steps.rbegin(), steps.rend());
@@ -68,6 +79,7 @@ store::MemoryMark mark_of(const io::Directory& images) {
                 fmt::format("{} is not the memory of a run: it has no {} of this user",
                             images.path().parent_path().string(), store::kMemoryMarkName));
   }
+  require_one_rank(*mark, images.path().parent_path());
   return *std::move(mark);
 }
 
@@ -110,6 +122,12 @@ void require_memory(const io::Directory& directory) {
   }
 }
 
+void require_one_rank(const store::MemoryMark& mark, const std::filesystem::path& memory) {
+  if (mark.ranks != 1) {
+    refuse_memory(memory, fmt::format("it is that of {} ranks, and this is 1 process", mark.ranks));
+  }
+}
+
 Persisted look_whether_persisted(io::Syscalls& syscalls, const std::filesystem::path& image,
                                  const std::filesystem::path& on_disk) {
   try {
@@ -135,7 +153,7 @@ RunImages::RunImages(const std::filesystem::path& memory, const std::filesystem:
       images_(io::Directory::open(syscalls_, memory_ / kRankName)),
       mark_(mark_of(images_)),
       root_(root.empty() ? mark_.root : io::named_path(std::filesystem::absolute(root))),
-      format_(format_of(mark_.step_zero)) {
+      names_(names_of(mark_)) {
   const std::string run = run_in(io::Directory::open(syscalls_, root_)).value_or("none");
   if (mark_.run != run) {
     throw Error(Errc::invalid_argument, fmt::format("{} is the memory of run {}; {} has run {}",
@@ -148,7 +166,16 @@ std::filesystem::path RunImages::image(std::uint64_t step) const {
 }
 
 std::filesystem::path RunImages::on_disk(std::uint64_t step) const {
-  return root_ / format_.name(step);
+  const std::size_t digits = std::to_string(step).size();
+  for (const StepFormat& format : names_) {
+    std::error_code ignored;
+    const bool has_name = format.width() == 0 || digits <= format.width();
+    const std::filesystem::path path = has_name ? root_ / format.name(step) : std::filesystem::path();
+    if (has_name && std::filesystem::exists(path, ignored)) {
+      return path;
+    }
+  }
+  return root_ / names_.front().name(step);
 }
 
 Persisted RunImages::persisted(std::uint64_t step) const {
@@ -157,7 +184,7 @@ Persisted RunImages::persisted(std::uint64_t step) const {
 
 SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& is_to_stop) const {
   if (persisted(step) == Persisted::unknown) {  // What is there and not damaged is for the copy to refuse.
-    training::set_any_damaged_aside(syscalls_, root_, format_.name(step), random_of(context_));
+    training::set_any_damaged_aside(syscalls_, root_, on_disk(step).filename(), random_of(context_));
   }
   try {
     return wait_unless(copy_checkpoint_async(image(step), on_disk(step), {}, context_), is_to_stop);
@@ -175,11 +202,11 @@ std::optional<std::uint64_t> RunImages::persist_newest(
     const std::function<void(const std::exception& why)>& on_damage,
     const std::function<bool()>& is_to_stop) const {
   const io::Directory root = io::Directory::open(syscalls_, root_);
-  const std::vector<std::pair<std::uint64_t, std::string>> on_disk = steps_in(root, format_);
+  const std::vector<std::pair<std::uint64_t, std::string>> on_disk = steps_in(root, names_);
   const auto newest = std::find_if(on_disk.begin(), on_disk.end(), [&root](const auto& each) {
     return is_sound_step(root, each.first, each.second);
   });
-  for (const auto& [step, entry] : steps_in(images_, StepFormat())) {
+  for (const auto& [step, entry] : steps_in(images_, {StepFormat()})) {
     if (newest != on_disk.end() && step <= newest->first) {
       break;
     }
@@ -200,7 +227,6 @@ RunImages::Cleaned RunImages::clean(bool all) const {
   Memory::Options options;
   options.memory = memory_;
   options.root = root_;
-  options.step_zero = mark_.step_zero;
   Memory memory(options, syscalls_, random_of(context_));
   Cleaned cleaned;
   std::optional<std::uint64_t> unsaved;

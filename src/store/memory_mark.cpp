@@ -21,6 +21,21 @@ namespace {
 
 constexpr std::uint64_t kMarkFormat = 1;
 
+StepNames read_names(JsonReader& json) {
+  StepNames names;
+  json.begin_object();
+  while (const auto key = json.next_key()) {
+    if (*key == "prefix") {
+      names.prefix = json.read_string();
+    } else if (*key == "width") {
+      names.width = json.read_unsigned();
+    } else {
+      json.skip_value();
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string encode_mark(const MemoryMark& mark) {
@@ -35,6 +50,14 @@ std::string encode_mark(const MemoryMark& mark) {
   json.key("limit_bytes").value(mark.limit_bytes);
   json.key("ranks").value(std::uint64_t{mark.ranks});
   json.key("step_zero").value(std::string_view(mark.step_zero));
+  if (!mark.names.empty()) {
+    json.key("names").begin_list();
+    for (const StepNames& each : mark.names) {
+      json.begin_object(JsonLayout::line).key("prefix").value(std::string_view(each.prefix));
+      json.key("width").value(each.width).end();
+    }
+    json.end();
+  }
   json.end();
   return text;
 }
@@ -60,6 +83,11 @@ MemoryMark parse_mark(std::string_view text, const std::filesystem::path& path) 
       mark.root = std::string(json.read_string());
     } else if (*key == "step_zero") {
       mark.step_zero = json.read_string();
+    } else if (*key == "names") {
+      json.begin_list();
+      while (json.next_element()) {
+        mark.names.push_back(read_names(json));
+      }
     } else if (*key == "limit_bytes") {
       mark.limit_bytes = json.read_unsigned();
     } else if (*key == "ranks") {

@@ -171,6 +171,24 @@ TEST_F(BesideOthers, ACopyOfAnotherStepCalledByANumberDoesNotKeepAnImageFromDisk
   EXPECT_EQ(persist_newest(), 2u);
 }
 
+TEST_F(BesideOthers, ImagesArePersistedByTheNamesOfTheLastProgram) {
+  save(1);
+  save_both(2);
+  options_.disk.names.format = StepFormat("run0");  // What its step 0 is says nothing of the digits.
+  options_.disk.names.also_read = {StepFormat()};
+  start();
+  run_.reset();
+
+  EXPECT_EQ(persist_newest(), std::nullopt) << "2 lies there, as it was called before";
+  const RunImages images(memory(), root(), *context_);
+  EXPECT_EQ(images.persisted(2), Persisted::yes);
+  EXPECT_EQ(images.on_disk(12), root() / "run012");
+  fs::remove_all(on_disk(2));
+  EXPECT_EQ(persist_newest(), 2u);
+
+  EXPECT_TRUE(fs::exists(root() / "run02"));
+}
+
 TEST_F(BesideOthers, ASoundStepAboveDoes) {
   save(1);
   save(2, forced()).wait();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,6 +81,20 @@ TEST_F(KilledPrograms, LeaveTheirNewestStepInMemoryForTheNext) {
   EXPECT_GE(resumed->step, *last);
   EXPECT_LE(resumed->step, *last + 1);
   EXPECT_EQ(resumed->loaded.take<Tree>("state"), state_at(resumed->step));
+}
+
+TEST_F(KilledPrograms, LeaveAMemoryThatTheNextTakesOverHoweverEarlyTheyDie) {
+  constexpr std::uint64_t kCalls = 60;  // Until it has its mark and its claim.
+  for (std::uint64_t call = 1; call <= kCalls; ++call) {
+    FlashProcesses::start(flasher(1'000'000, 1, call))->await_end();
+
+    EXPECT_NO_THROW(static_cast<void>(open())) << "call " << call;
+
+    const std::filesystem::directory_iterator all(memory());
+    EXPECT_EQ(std::distance(begin(all), end(all)), 2) << "call " << call;
+    std::filesystem::remove_all(memory());
+    std::filesystem::remove_all(root());
+  }
 }
 
 TEST_F(KilledPrograms, LeaveWhatAnybodyCopiesToADisk) {

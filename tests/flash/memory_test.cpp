@@ -2,6 +2,7 @@
 #include "flash/memory.hpp"
 
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "io/faulty_syscalls.hpp"
+#include "store/internal/memory_mark.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 
@@ -79,6 +81,11 @@ class Memories : public ::testing::Test {
     return std::make_unique<Memory>(options, syscalls_, store::system_random);
   }
 
+  [[nodiscard]] store::MemoryMark read_mark() const {
+    const std::filesystem::path path = options_.memory / ".cairn-memory";
+    return store::parse_mark(testing::read_text(path), path);
+  }
+
   template <class Text>
   void expect_refused(const Text& text) {
     EXPECT_THAT([&] { static_cast<void>(open()); }, Fails(Errc::invalid_argument, text));
@@ -145,6 +152,53 @@ TEST_F(Memories, OfAnotherRunNameBoth) {
   EXPECT_THAT([&] { static_cast<void>(open(other)); },
               Fails(Errc::invalid_argument, ::testing::AllOf(HasSubstr((disk_ / "other").string()),
                                                              HasSubstr((disk_ / "run").string()))));
+}
+
+TEST_F(Memories, AreTakenOverFromAProgramThatWasKilledBeforeTheyHadTheirMark) {
+  const std::string uuid = store::to_string(store::make_uuid(store::system_random));
+  std::filesystem::create_directory(options_.memory);
+  std::filesystem::permissions(options_.memory, std::filesystem::perms::owner_all);
+  testing::write_text(options_.memory / (".cairn-memory." + uuid), "{");
+  std::filesystem::create_directories(options_.root / ".cairn-flash");
+  testing::write_text(options_.root / ".cairn-flash" / ("run." + uuid), "f81d");
+
+  static_cast<void>(open());
+
+  EXPECT_FALSE(std::filesystem::exists(options_.memory / (".cairn-memory." + uuid)));
+  EXPECT_FALSE(std::filesystem::exists(options_.root / ".cairn-flash" / ("run." + uuid)));
+  EXPECT_TRUE(std::filesystem::exists(options_.memory / ".cairn-memory"));
+}
+
+TEST_F(Memories, AreRefusedWhereSomethingElseIsCalledLikeAnUnfinishedMark) {
+  std::filesystem::create_directory(options_.memory);
+  std::filesystem::permissions(options_.memory, std::filesystem::perms::owner_all);
+  testing::write_text(options_.memory / ".cairn-memory.bak", "mine");
+  expect_refused(HasSubstr("not empty"));
+  EXPECT_TRUE(std::filesystem::exists(options_.memory / ".cairn-memory.bak"));
+}
+
+TEST_F(Memories, OfSeveralRanksAreRefused) {
+  static_cast<void>(open());
+  store::MemoryMark mark = read_mark();
+  mark.ranks = 4;
+  testing::write_text(options_.memory / ".cairn-memory", store::encode_mark(mark));
+
+  expect_refused(::testing::AllOf(HasSubstr("4 ranks"), HasSubstr("1 process")));
+}
+
+TEST_F(Memories, SayWhatTheirLastProgramHasSaid) {
+  open()->renew_mark();
+  EXPECT_EQ(read_mark().names, (std::vector<store::StepNames>{{"", 0}}));
+
+  options_.names.format = StepFormat("step_", 8);
+  options_.names.also_read = {StepFormat()};
+  options_.limit_bytes = 1 << 20;
+  open()->renew_mark();
+
+  EXPECT_EQ(read_mark().names, (std::vector<store::StepNames>{{"step_", 8}, {"", 0}}));
+  EXPECT_EQ(read_mark().step_zero, "step_00000000");
+  EXPECT_EQ(read_mark().limit_bytes, 1u << 20);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(options_.memory), {}), 2);
 }
 
 TEST_F(Memories, AreCleanedOfWhatWasNotFinished) {

@@ -22,6 +22,7 @@ MemoryMark some_mark() {
   mark.root = "/data/\"run\" 42";
   mark.limit_bytes = (std::uint64_t{1} << 40) + 1;
   mark.ranks = 8;
+  mark.names = {{"step_\"0", 8}, {"", 0}};
   return mark;
 }
 
@@ -38,6 +39,8 @@ TEST(MemoryMarks, AreRefusedWhereTheyAreNone) {
                            R"({"format": 1, "run": "r", "root": "/d", "ranks": 0})",
                            R"({"format": 1, "run": "r", "root": "/d", "ranks": 4294967296})",
                            R"({"format": 1, "format": 1, "run": "r", "root": "/d"})",
+                           R"({"format": 1, "run": "r", "root": "/d", "names": {}})",
+                           R"({"format": 1, "run": "r", "root": "/d", "names": [{"width": -1}]})",
                            R"({"format": 0, "run": "r", "root": "/d"})"}) {
     EXPECT_THAT([&] { static_cast<void>(parse_mark(text, "here/mark")); },
                 Fails(Errc::malformed_metadata, HasSubstr("here/mark")))

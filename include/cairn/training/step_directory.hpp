@@ -35,6 +35,8 @@ class StepFormat {
   [[nodiscard]] std::string name(std::uint64_t step) const;
   /// The step whose name this is; nothing for any other text.
   [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const noexcept;
+  [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
+  [[nodiscard]] std::size_t width() const noexcept { return width_; }
 
   friend bool operator==(const StepFormat&, const StepFormat&) = default;
 

@@ -25,6 +25,11 @@ namespace cairn::flash {
 /// Errors: Errc::invalid_argument: it is on no tmpfs, another user's, or open to others.
 void require_memory(const io::Directory& directory);
 
+/// Refuses the memory of several ranks, which this process is not.
+///
+/// Errors: Errc::invalid_argument, which names both numbers.
+void require_one_rank(const store::MemoryMark& mark, const std::filesystem::path& memory);
+
 [[noreturn]] void refuse_memory(const std::filesystem::path& path, const std::string& why);
 
 /// Whether an image lies on disk, too. What is there and cannot be read, or lacks a file, does not tell.
@@ -40,8 +45,8 @@ class RunImages {
  public:
   /// `root`: the directory of steps; empty: the one that the mark names.
   ///
-  /// Errors: Errc::not_found; Errc::invalid_argument: it is no memory of this user, or that of another run than
-  ///         `root`; both are named.
+  /// Errors: Errc::not_found; Errc::invalid_argument: it is no memory of this user, that of several ranks, or that of
+  ///         another run than `root`; both are named.
   RunImages(const std::filesystem::path& memory, const std::filesystem::path& root, const Context& context);
 
   [[nodiscard]] const store::MemoryMark& mark() const noexcept { return mark_; }
@@ -50,7 +55,7 @@ class RunImages {
   /// Where its images lie.
   [[nodiscard]] const std::filesystem::path& images() const noexcept { return images_.path(); }
   [[nodiscard]] std::filesystem::path image(std::uint64_t step) const;
-  /// Where a step lies on disk, if it does.
+  /// Where a step lies on disk or, if it does not, would be copied to.
   [[nodiscard]] std::filesystem::path on_disk(std::uint64_t step) const;
   /// Returns whether the checkpoint on disk is the very image.
   [[nodiscard]] Persisted persisted(std::uint64_t step) const;
@@ -86,7 +91,7 @@ class RunImages {
   const io::Directory images_;
   const store::MemoryMark mark_;
   const std::filesystem::path root_;
-  const StepFormat format_;
+  const std::vector<StepFormat> names_;  // As those of the mark.
 };
 
 }  // namespace cairn::flash

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/internal/file.hpp"
 
@@ -15,8 +16,15 @@ namespace cairn::store {
 inline constexpr std::string_view kMemoryMarkName = ".cairn-memory";
 inline constexpr std::size_t kMaxMarkBytes = 16 << 10;
 
+/// How steps are called on disk, as by a StepFormat.
+struct StepNames {
+  std::string prefix;
+  std::uint64_t width = 0;
+  friend bool operator==(const StepNames&, const StepNames&) = default;
+};
+
 /// What a directory in memory says of itself, in `.cairn-memory`: it holds the images of a run, in a root for each
-/// rank. Written once, by whoever is first.
+/// rank. Written by whoever is first, and by each program that fills it where it has something else to say.
 struct MemoryMark {
   MemoryMark() = default;
 
@@ -24,7 +32,9 @@ struct MemoryMark {
   std::filesystem::path root;     ///< That directory: where images are persisted.
   std::uint64_t limit_bytes = 0;  ///< Most memory of all ranks; 0: none is set.
   std::uint32_t ranks = 1;
-  std::string step_zero = "0";  ///< What step 0 would be called on disk: the others are called likewise.
+  std::string step_zero = "0";  ///< What step 0 would be called on disk: for versions that know no `names`.
+  /// The first is that of new steps; others count, too. Empty where a version that knows none has written it.
+  std::vector<StepNames> names;
   friend bool operator==(const MemoryMark&, const MemoryMark&) = default;
 };
 
