@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -118,12 +119,20 @@ std::string program_text(const store::ClaimLook& claim) {
                                                : "is gone, and has not ended in order");
 }
 
+std::string agent_text(const std::optional<pid_t>& agent) {
+  return !agent        ? "none"
+         : *agent == 0 ? "one serves it, which is not to be seen from here"
+                       : fmt::format("process {}", *agent);
+}
+
 void write_status(JsonWriter json, const Arguments& arguments, const RunImages& images) {
   const store::ClaimLook claim = images.claim();
   json.begin_object().key("memory").value(arguments.path.string());
   json.key("root").value(images.root().string()).key("run").value(images.mark().run);
   json.key("limit_bytes").value(images.mark().limit_bytes);
-  json.key("agent").value(static_cast<std::uint64_t>(flash::agent_of(arguments.path)));
+  const std::optional<pid_t> agent = flash::agent_of(arguments.path);
+  json.key("has_agent").value(agent.has_value());
+  json.key("agent").value(static_cast<std::uint64_t>(agent.value_or(0)));
   json.key("program").value(claim.record ? claim.record->pid : 0);
   json.key("is_running").value(!claim.is_free);
   json.key("has_ended").value(claim.record && claim.record->has_ended);
@@ -144,11 +153,10 @@ int status(const Arguments& arguments, Output& out) {
     write_status(json_to(out), arguments, images);
     return 0;
   }
-  const pid_t agent = flash::agent_of(arguments.path);
   out.print("{}: run {}, steps in {}\n", path_text(arguments.path), images.mark().run,
             path_text(images.root()));
   out.print("program: {}\nagent: {}\n\n", program_text(images.claim()),
-            agent == 0 ? std::string("none") : fmt::format("process {}", agent));
+            agent_text(flash::agent_of(arguments.path)));
   const std::array<Column, 5> columns{
       {{"STEP", true}, {"SIZE", true}, {"AGE", true}, {"STATE"}, {"ON DISK"}}};
   const std::vector<ImageLine> lines = lines_of(images);
@@ -173,6 +181,15 @@ int persist(const Arguments& arguments, Output& out) {
       complain(why.what());
     });
   }
+  if (arguments.is_json) {
+    JsonWriter json = json_to(out);
+    json.begin_object();
+    if (step) {
+      json.key("step").value(*step).key("path").value(images.on_disk(*step).string());
+    }
+    json.end();
+    return has_passed_over && !step ? 1 : 0;
+  }
   if (step) {
     out.print("step {} is in {}\n", *step, path_text(images.on_disk(*step)));
     return 0;
@@ -184,23 +201,41 @@ int persist(const Arguments& arguments, Output& out) {
 
 int stop(const Arguments& arguments, Output& out) {
   constexpr std::chrono::milliseconds kLookAgain{20};
-  const pid_t agent = flash::agent_of(arguments.path);
-  if (agent == 0) {
-    throw Error(Errc::not_found,
-                fmt::format("no agent to be seen from here serves {}", arguments.path.string()));
+  const std::optional<pid_t> agent = flash::agent_of(arguments.path);
+  if (!agent || *agent == 0) {
+    throw Error(
+        Errc::not_found,
+        !agent ? fmt::format("no agent serves {}", arguments.path.string())
+               : fmt::format("the agent that serves {} is not to be seen from here: stop it in its own pid "
+                             "namespace",
+                             arguments.path.string()));
   }
-  if (::kill(agent, SIGTERM) != 0) {
-    throw Error(std::error_code(errno, std::system_category()), fmt::format("process {}", agent));
+  if (::kill(*agent, SIGTERM) != 0) {
+    throw Error(std::error_code(errno, std::system_category()), fmt::format("process {}", *agent));
   }
   while (flash::agent_of(arguments.path) == agent) {
     std::this_thread::sleep_for(kLookAgain);
   }
-  out.print("process {} has ended\n", agent);
+  out.print("process {} has ended\n", *agent);
   return 0;
 }
 
 int clean(const Arguments& arguments, Output& out) {
   const RunImages::Cleaned cleaned = images_of(arguments).clean(arguments.agent.all);
+  if (arguments.is_json) {
+    JsonWriter json = json_to(out);
+    json.begin_object();
+    for (const auto& [name, steps] :
+         {std::pair("retired", &cleaned.retired), std::pair("left", &cleaned.left)}) {
+      json.key(name).begin_list();
+      for (const std::uint64_t step : *steps) {
+        json.value(step);
+      }
+      json.end();
+    }
+    json.end();
+    return 0;
+  }
   out.print("{} given up", count_text(cleaned.retired.size(), "image"));
   if (!cleaned.left.empty()) {
     out.print(", {} left: step {} {}", count_text(cleaned.left.size(), "image"), cleaned.left.back(),
@@ -231,17 +266,38 @@ std::optional<double> bytes_per_second(const fs::path& directory) {
                                    : std::nullopt;
 }
 
-void print_place(Output& out, const char* what, const fs::path& path) {
+/// A directory, what its file system has, and how fast it takes bytes, where that can be measured.
+struct Place {
+  fs::path path;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t bytes = 0;
+  std::optional<double> bytes_per_second;
+};
+
+Place measured(const fs::path& path) {
   struct statvfs figures {};
   if (::statvfs(path.c_str(), &figures) != 0) {
     throw Error(std::error_code(errno, std::system_category()), path.string());
   }
-  const std::optional<double> speed = bytes_per_second(path);
-  out.print("{} {}: {} of {} free, {}\n", what, path_text(path),
-            size_text(std::uint64_t{figures.f_bavail} * figures.f_frsize),
-            size_text(std::uint64_t{figures.f_blocks} * figures.f_frsize),
-            speed ? fmt::format("{}/s written", size_text(static_cast<std::uint64_t>(*speed)))
-                  : "its speed cannot be measured");
+  return {path, std::uint64_t{figures.f_bavail} * figures.f_frsize,
+          std::uint64_t{figures.f_blocks} * figures.f_frsize, bytes_per_second(path)};
+}
+
+void print_place(Output& out, const char* what, const Place& place) {
+  out.print("{} {}: {} of {} free, {}\n", what, path_text(place.path), size_text(place.free_bytes),
+            size_text(place.bytes),
+            place.bytes_per_second
+                ? fmt::format("{}/s written", size_text(static_cast<std::uint64_t>(*place.bytes_per_second)))
+                : "its speed cannot be measured");
+}
+
+void write_place(JsonWriter& json, const char* what, const Place& place) {
+  json.key(what).begin_object().key("path").value(place.path.string());
+  json.key("free_bytes").value(place.free_bytes).key("bytes").value(place.bytes);
+  if (place.bytes_per_second) {
+    json.key("bytes_per_second").value(*place.bytes_per_second);
+  }
+  json.end();
 }
 
 /// Returns whether logind removes what this user has in a directory once he has logged out everywhere: as it does by
@@ -287,15 +343,32 @@ int check(const Arguments& arguments, Output& out) {
   } else if (!store::lies_in_memory(io::posix_syscalls(), directory.fd())) {
     problems.push_back(fmt::format("{} is not on a tmpfs", place.string()));
   }
-  print_place(out, "memory", place);
-  out.print("this process may have {} of memory; images count\n", size_text(memory_limit()));
+  const Place memory = measured(place);
+  std::optional<Place> disk;
   if (fs::exists(arguments.path / store::kMemoryMarkName) || !arguments.other.empty()) {
-    print_place(out, "disk",
-                existing(arguments.other.empty() ? images_of(arguments).root() : arguments.other));
+    disk = measured(existing(arguments.other.empty() ? images_of(arguments).root() : arguments.other));
   }
   if (is_removed_at_logout(fs::absolute(place))) {
     problems.emplace_back(
         "logind removes it when its user has logged out (RemoveIPC): loginctl enable-linger keeps it");
+  }
+  if (arguments.is_json) {
+    JsonWriter json = json_to(out);
+    write_place(json.begin_object(), "memory", memory);
+    if (disk) {
+      write_place(json, "disk", *disk);
+    }
+    json.key("process_limit_bytes").value(memory_limit()).key("problems").begin_list();
+    for (const std::string& problem : problems) {
+      json.value(problem);
+    }
+    json.end().end();
+    return problems.empty() ? 0 : 1;
+  }
+  print_place(out, "memory", memory);
+  out.print("this process may have {} of memory; images count\n", size_text(memory_limit()));
+  if (disk) {
+    print_place(out, "disk", *disk);
   }
   out.flush();
   for (const std::string& problem : problems) {

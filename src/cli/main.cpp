@@ -299,16 +299,20 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
     one->callback([&how, deed] { how.deed = deed; });
     return one;
   };
-  add(AgentDeed::status, "status", "List the steps in memory, and say who uses it")
-      ->add_flag("--json", arguments.is_json, "Answer in JSON");
-  add(AgentDeed::persist, "persist", "Copy the newest step in memory to disk, or another one")
+  const auto add_with_json = [&](AgentDeed deed, const std::string& name, const std::string& help) {
+    CLI::App* one = add(deed, name, help);
+    one->add_flag("--json", arguments.is_json, "Answer in JSON");
+    return one;
+  };
+  add_with_json(AgentDeed::status, "status", "List the steps in memory, and say who uses it");
+  add_with_json(AgentDeed::persist, "persist", "Copy the newest step in memory to disk, or another one")
       ->add_option("STEP", how.step, "Which (default: the newest, if it is newer than the disk)")
       ->transform(cairn::cli::whole_number(0));
   add(AgentDeed::stop, "stop", "End the agent that serves the memory, and wait for that");
-  add(AgentDeed::clean, "clean",
-      "Give up the steps that are on disk, and the memory that is kept to be used again")
+  add_with_json(AgentDeed::clean, "clean",
+                "Give up the steps that are on disk, and the memory that is kept to be used again")
       ->add_flag("--all", how.all, "Give up all steps");
-  add(AgentDeed::check, "check", "Measure both places, and say what is wrong with the memory");
+  add_with_json(AgentDeed::check, "check", "Measure both places, and say what is wrong with the memory");
   return agent;
 }
 

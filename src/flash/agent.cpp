@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -117,6 +118,7 @@ class Agent {
       reap();
       look_around();
     }
+    tell_what_is_left();
     return child_ > 0 ? kBySignal + SIGTERM : status_;  // It was told to end, and has not.
   }
 
@@ -129,6 +131,11 @@ class Agent {
     sigemptyset(&set);
     for (const int number : {SIGTERM, SIGINT, SIGCHLD}) {
       sigaddset(&set, number);
+    }
+    struct sigaction hang_up {};
+    if (::sigaction(SIGHUP, nullptr, &hang_up) == 0 &&
+        hang_up.sa_handler != SIG_IGN) {  // As nohup has it ignored.
+      sigaddset(&set, SIGHUP);
     }
     ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
     signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -151,7 +158,7 @@ class Agent {
     const int locked = syscalls.try_lock_for_process(file.fd());
     if (locked == -EAGAIN) {
       throw Error(std::error_code(EBUSY, std::system_category()),
-                  fmt::format("process {} serves {} as its agent", agent_of(options_.memory),
+                  fmt::format("process {} serves {} as its agent", agent_of(options_.memory).value_or(0),
                               options_.memory.string()));
     }
     io::require(locked, "lock", options_.memory / kAgentName);
@@ -159,6 +166,7 @@ class Agent {
   }
 
   void start() {
+    started_ = steady_clock::now();
     const int error = spawn(options_.program, {}, child_);
     if (error != 0) {
       child_ = 0;
@@ -205,6 +213,9 @@ class Agent {
     have_last_word(claim, is_in_order);
     starts_again_ = !is_in_order && told_to_end_ == 0 && left_ > 0;
     left_ -= starts_again_ ? 1U : 0U;
+    if (starts_again_) {
+      start_at_ = steady_clock::now() + pauses_.next(steady_clock::now() - started_);
+    }
     if (!end_) {
       end_ = later(steady_clock::now(), options_.grace);
     }
@@ -238,6 +249,9 @@ class Agent {
       return;
     }
     if (starts_again_) {
+      if (steady_clock::now() < start_at_) {
+        return;
+      }
       starts_again_ = false;
       end_.reset();
       start();
@@ -283,9 +297,29 @@ class Agent {
     }
   }
 
+  /// What could not be persisted is lost with the machine: somebody should know.
+  void tell_what_is_left() {
+    if (!is_left_) {
+      return;
+    }
+    try {
+      const RunImages images(options_.memory, options_.root, *context_);
+      const std::optional<std::uint64_t> step = images.newest();
+      if (step && images.persisted(*step) != Persisted::yes) {
+        tell(fmt::format(
+            "step {} is in memory only, in {}: cairn agent persist --memory {} --root {} copies it to disk",
+            *step, images.image(*step).string(), options_.memory.string(), options_.root.string()));
+      }
+    } catch (const Error& error) {  // The disk is away.
+      tell(fmt::format("what is in {} is in memory only: {}", (options_.memory / kRankName).string(),
+                       error.what()));
+    }
+  }
+
   void persist() {
     has_failed_ = false;
     last_words_.post([this] {
+      is_left_ = true;
       try {
         const RunImages images(options_.memory, options_.root, *context_);
         const auto passed_over = [](const std::exception& why) { tell(why.what()); };
@@ -293,6 +327,7 @@ class Agent {
           tell(fmt::format("step {} was copied from memory to {}", *step, options_.root.string()));
         }
         failures_ = 0;
+        is_left_ = false;
       } catch (const Error& error) {
         if (failures_ == 0) {
           tell(error.what());
@@ -329,6 +364,9 @@ class Agent {
   int status_ = 0;
   unsigned left_;
   bool starts_again_ = false;
+  RestartPauses pauses_;
+  steady_clock::time_point started_;   // The program.
+  steady_clock::time_point start_at_;  // The next time.
   bool is_in_use_;
   std::optional<store::Uuid> served_;  // The program that the last word was for.
   std::atomic<int> told_to_end_{0};
@@ -338,6 +376,7 @@ class Agent {
   std::string last_told_;
   // Of the thread with the last words; of the other one, while that is idle.
   unsigned failures_ = 0;
+  bool is_left_ = false;  // The newest image could not be persisted.
   std::atomic<bool> has_failed_{false};
   std::atomic<steady_clock::time_point> again_{};
   training::Worker last_words_;  // First to stop: it uses all above.
@@ -354,7 +393,7 @@ int run_agent(const AgentOptions& options, const ContextOptions& context) {
 
 void start_agent(const std::filesystem::path& program, const std::filesystem::path& memory,
                  const std::filesystem::path& root) {
-  if (agent_of(memory) != 0) {
+  if (agent_of(memory)) {
     return;
   }
   pid_t child = 0;
@@ -372,18 +411,18 @@ void start_agent(const std::filesystem::path& program, const std::filesystem::pa
   }
 }
 
-pid_t agent_of(const std::filesystem::path& memory) {
+std::optional<pid_t> agent_of(const std::filesystem::path& memory) {
   const int fd =
       ::open((memory / kAgentName).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) {
-    return 0;
+    return std::nullopt;
   }
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   const bool is_locked = ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
   ::close(fd);
-  return is_locked ? std::max(lock.l_pid, 0) : 0;
+  return is_locked ? std::optional(std::max(lock.l_pid, 0)) : std::nullopt;
 }
 
 }  // namespace cairn::flash

@@ -72,12 +72,23 @@ bool is_sound_step(const io::Directory& root, std::uint64_t step, const std::str
 
 constexpr std::uint32_t kOpenToOthers = 0077;
 
+[[noreturn]] void throw_unmarked(const std::filesystem::path& memory) {
+  throw Error(Errc::invalid_argument, fmt::format("{} is not the memory of a run: it has no {} of this user",
+                                                  memory.string(), store::kMemoryMarkName));
+}
+
+io::Directory open_images(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  const io::Directory memory = io::Directory::open(syscalls, path);
+  if (!memory.status(kRankName)) {
+    throw_unmarked(path);
+  }
+  return memory.open_directory(kRankName);
+}
+
 store::MemoryMark mark_of(const io::Directory& images) {
   std::optional<store::MemoryMark> mark = store::read_mark_above(images);
   if (!mark) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("{} is not the memory of a run: it has no {} of this user",
-                            images.path().parent_path().string(), store::kMemoryMarkName));
+    throw_unmarked(images.path().parent_path());
   }
   require_one_rank(*mark, images.path().parent_path());
   return *std::move(mark);
@@ -150,7 +161,7 @@ RunImages::RunImages(const std::filesystem::path& memory, const std::filesystem:
     : context_(context),
       syscalls_(core::DiskCalls(context).syscalls()),
       memory_(io::named_path(std::filesystem::absolute(memory))),
-      images_(io::Directory::open(syscalls_, memory_ / kRankName)),
+      images_(open_images(syscalls_, memory_)),
       mark_(mark_of(images_)),
       root_(root.empty() ? mark_.root : io::named_path(std::filesystem::absolute(root))),
       names_(names_of(mark_)) {
@@ -176,6 +187,11 @@ std::filesystem::path RunImages::on_disk(std::uint64_t step) const {
     }
   }
   return root_ / names_.front().name(step);
+}
+
+std::optional<std::uint64_t> RunImages::newest() const {
+  const std::vector<std::pair<std::uint64_t, std::string>> steps = steps_in(images_, {StepFormat()});
+  return steps.empty() ? std::nullopt : std::optional(steps.front().first);
 }
 
 Persisted RunImages::persisted(std::uint64_t step) const {

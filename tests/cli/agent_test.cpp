@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cairn agent: the last word for programs with steps in memory.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -140,6 +143,74 @@ TEST_F(AgentCommand, ChecksBothPlaces) {
   const testing::CliResult marked = run_cli({"agent", "check", "--memory", memory_, "--root", root_});
   EXPECT_EQ(marked.status, 1);
   EXPECT_THAT(marked.err, HasSubstr(".cairn-memory lacks its format"));
+}
+
+TEST_F(AgentCommand, AnswersInJson) {
+  save({1, 2}, 1);
+
+  const nlohmann::json checked = nlohmann::json::parse(agent({"check", "--json"}).out);
+  EXPECT_EQ(checked.at("memory").at("path"), memory_.string());
+  EXPECT_EQ(checked.at("disk").at("path"), root_.string());
+  EXPECT_GT(checked.at("memory").at("free_bytes"), 0);
+  EXPECT_TRUE(checked.at("problems").empty());
+  const nlohmann::json cleaned = nlohmann::json::parse(agent({"clean", "--json"}).out);
+  EXPECT_EQ(cleaned.at("retired"), nlohmann::json({1}));
+  EXPECT_EQ(cleaned.at("left"), nlohmann::json({2}));
+  const nlohmann::json persisted = nlohmann::json::parse(agent({"persist", "--json"}).out);
+  EXPECT_EQ(persisted.at("step"), 2);
+  EXPECT_EQ(persisted.at("path"), (root_ / "2").string());
+  EXPECT_EQ(nlohmann::json::parse(agent({"persist", "--json"}).out), nlohmann::json::object());
+}
+
+TEST_F(AgentCommand, SaysOfAPlainDirectoryWhatItIsNot) {
+  fs::create_directory(memory_);
+
+  const testing::CliResult result = agent({"status"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("is not the memory of a run: it has no .cairn-memory"));
+}
+
+TEST_F(AgentCommand, SaysWhichStepIsInMemoryOnlyAtItsEnd) {
+  save({1, 2}, 1);
+  testing::write_text(root_ / "2", "somebody else's");
+
+  const testing::CliResult result = run_program({"sh", "-c", "exit 3"});
+
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("step 2 is in memory only, in " + (memory_ / "r00000" / "2").string()));
+  EXPECT_THAT(result.err, HasSubstr("cairn agent persist --memory " + memory_.string()));
+}
+
+TEST_F(AgentCommand, SaysWhereStepsAreInMemoryOnlyWhereTheDiskIsAway) {
+  save({1, 2}, 1);
+  fs::rename(root_, folder_ / "away");
+
+  const testing::CliResult result =
+      run_cli({"agent", "--memory", memory_, "--root", root_, "--grace", "0", "--", "sh", "-c", "exit 3"});
+
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, HasSubstr("what is in " + (memory_ / "r00000").string() + " is in memory only"));
+}
+
+/// As by one in another pid namespace, a lock is held by no process that can be named here.
+TEST_F(AgentCommand, SeesAnAgentThatItCannotName) {
+  save({1}, 1);
+  const fs::path place = memory_ / ".cairn-agent";
+  testing::write_text(place, "");
+  const int fd = ::open(place.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &lock), 0);
+
+  EXPECT_EQ(status().at("has_agent"), true);
+  EXPECT_EQ(status().at("agent"), 0);
+  EXPECT_THAT(agent({"status"}).out, HasSubstr("agent: one serves it"));
+  EXPECT_THAT(agent({"stop"}).err, HasSubstr("not to be seen from here"));
+
+  ::close(fd);
+  EXPECT_EQ(status().at("has_agent"), false);
+  EXPECT_THAT(agent({"status"}).out, HasSubstr("agent: none"));
 }
 
 TEST_F(AgentCommand, EndsAsItsProgramDoes) {

@@ -20,6 +20,7 @@
 
 #include "flash/internal/run_images.hpp"
 #include "flash/processes.hpp"
+#include "flash/retries.hpp"
 #include "flash/steps.hpp"
 #include "support/dice.hpp"
 #include "support/process.hpp"
@@ -101,6 +102,48 @@ TEST_F(Agents, PassATermOnAndPersistTheNewest) {
 
   ASSERT_TRUE(on_disk());
   EXPECT_GE(*on_disk(), 1u);
+}
+
+TEST_F(Agents, TakeAHangUpAsATerm) {
+  const Started agent = start_agent(flasher());
+  EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
+  EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+  EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+
+  agent->signal(SIGHUP);
+  static_cast<void>(agent->finish());
+
+  ASSERT_TRUE(on_disk());
+  EXPECT_GE(*on_disk(), 1u);
+}
+
+TEST_F(Agents, GoOnAfterAHangUpThatIsIgnored) {
+  std::vector<std::string> words = {
+      "/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh", CAIRN_LAST_WORD, memory(), root(), "100", "0", "0"};
+  for (const std::string& word : flasher()) {
+    words.push_back(word);
+  }
+  const Started agent = start(words);
+  EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
+
+  agent->signal(SIGHUP);
+
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(agent->next_line(), StartsWith("saved"));
+  }
+  EXPECT_FALSE(on_disk() > 0u) << "no last word yet";
+  agent->signal(SIGTERM);
+  static_cast<void>(agent->finish());
+}
+
+TEST(RestartPauses, GrowUntilAProgramHasLivedForAMinute) {
+  using std::chrono::seconds;
+  RestartPauses pauses;
+  for (const int expected : {0, 1, 2, 4, 8, 16, 32, 60, 60}) {
+    EXPECT_EQ(pauses.next(seconds(59)), seconds(expected));
+  }
+  EXPECT_EQ(pauses.next(seconds(60)), seconds(0));
+  EXPECT_EQ(pauses.next(seconds(0)), seconds(1));
 }
 
 /// Whatever the program does then: it goes on, saves, persists, or ends.

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct AgentOptions {
   std::vector<std::string> program;
   /// How long a program that was told to end may take for a newer image.
   std::chrono::nanoseconds grace = std::chrono::seconds(30);
-  /// How often the program is started again, in all, when it has failed.
+  /// How often the program is started again, in all, when it has failed. It is at once for the first time; then the
+  /// pauses grow to a minute, until it has lived for as long.
   unsigned restarts = 0;
   /// It serves the program that has the memory now, and those that take it before it has ended; as a process that its
   /// parent neither waits for nor takes along.
@@ -32,8 +34,9 @@ struct AgentOptions {
 /// or serves those that others start.
 ///
 /// A disk that is full or away is tried again after 1, 2, 4 … 60 s: while it serves, or for the grace after the end of
-/// its program. SIGTERM and SIGINT are passed on to the program, and the newest image goes to disk at once; a newer one
-/// if the program makes it within the grace. A second signal ends this as soon as a copy that is under way has its
+/// its program; where that was in vain it says at its end which step is in memory only. SIGTERM, SIGINT and, unless it
+/// is ignored when this begins, SIGHUP are passed on to the program, and the newest image goes to disk at once; a newer
+/// one if the program makes it within the grace. A second signal ends this as soon as a copy that is under way has its
 /// verdict. Reaps whatever becomes its child. Blocks these signals, and SIGCHLD, in the calling thread; the process has
 /// no other thread yet.
 /// Returns what the process is to exit with: 0 where it served, or goes on detached; else the status of the last
@@ -48,9 +51,8 @@ struct AgentOptions {
 void start_agent(const std::filesystem::path& program, const std::filesystem::path& memory,
                  const std::filesystem::path& root);
 
-/// Returns the process that serves a memory as its agent; 0 where there is none, or it is not to be seen from here.
-///
-/// Errors: OS errors.
-[[nodiscard]] pid_t agent_of(const std::filesystem::path& memory);
+/// Returns the process that serves a memory as its agent; 0 where it is not to be seen from here, as in another pid
+/// namespace; nothing where there is none.
+[[nodiscard]] std::optional<pid_t> agent_of(const std::filesystem::path& memory);
 
 }  // namespace cairn::flash

@@ -52,6 +52,8 @@ class RunImages {
   [[nodiscard]] const store::MemoryMark& mark() const noexcept { return mark_; }
   /// The directory of steps on disk.
   [[nodiscard]] const std::filesystem::path& root() const noexcept { return root_; }
+  /// The newest image, sound or not.
+  [[nodiscard]] std::optional<std::uint64_t> newest() const;
   /// Where its images lie.
   [[nodiscard]] const std::filesystem::path& images() const noexcept { return images_.path(); }
   [[nodiscard]] std::filesystem::path image(std::uint64_t step) const;
