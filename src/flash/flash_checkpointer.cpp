@@ -103,6 +103,14 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       report(std::current_exception());
     }
   }
+  persister.post([this] {
+    std::vector<StepFormat> names = options.disk.names.also_read;
+    names.push_back(options.disk.names.format);
+    try {
+      flash::remove_left_on_disk(io::Directory::open(syscalls, root), names);
+    } catch (const Error&) {  // It is away: the first copy tells.
+    }
+  });
 }
 
 void FlashCheckpointer::State::rewind(std::uint64_t step) {

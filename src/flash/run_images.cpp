@@ -20,6 +20,7 @@
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/damage.hpp"
 #include "store/internal/listing.hpp"
+#include "store/internal/recovery.hpp"
 #include "training/internal/annotations.hpp"
 #include "training/internal/damaged_aside.hpp"
 
@@ -156,6 +157,16 @@ Persisted look_whether_persisted(io::Syscalls& syscalls, const std::filesystem::
   }
 }
 
+void remove_left_on_disk(const io::Directory& root, const std::vector<StepFormat>& names) noexcept {
+  try {
+    store::remove_left_by_dead_processes(root, [&names](std::string_view name) {
+      return std::any_of(names.begin(), names.end(),
+                         [name](const StepFormat& format) { return format.parse(name).has_value(); });
+    });
+  } catch (const Error&) {  // Nobody waits for that.
+  }
+}
+
 RunImages::RunImages(const std::filesystem::path& memory, const std::filesystem::path& root,
                      const Context& context)
     : context_(context),
@@ -218,6 +229,7 @@ std::optional<std::uint64_t> RunImages::persist_newest(
     const std::function<void(const std::exception& why)>& on_damage,
     const std::function<bool()>& is_to_stop) const {
   const io::Directory root = io::Directory::open(syscalls_, root_);
+  remove_left_on_disk(root, names_);
   const std::vector<std::pair<std::uint64_t, std::string>> on_disk = steps_in(root, names_);
   const auto newest = std::find_if(on_disk.begin(), on_disk.end(), [&root](const auto& each) {
     return is_sound_step(root, each.first, each.second);

@@ -25,6 +25,7 @@
 #include "store/internal/parts_directory.hpp"
 #include "store/internal/uuid.hpp"
 #include "store/names.hpp"
+#include "store/owner.hpp"
 #include "store/retire.hpp"
 #include "store/staged_state.hpp"
 
@@ -219,6 +220,22 @@ class Recovery {
   std::vector<ScannedEntry> found_;
 };
 
+/// Removes what a save has left in a temporary directory, unless it may go on yet.
+void remove_if_left(const io::Directory& root, const std::string& name) {
+  constexpr std::size_t kMostOwnerBytes = 4096;
+  const io::Directory directory = root.open_directory(name);
+  const std::optional<Owner> owner = parse_owner(io::read_small_file(directory, kOwnerName, kMostOwnerBytes));
+  if (!owner || owner->boot_id != this_process({}).boot_id || !is_gone(*owner)) {
+    return;
+  }
+  const Classification found = DirectoryScan(root, {}).classify(directory, name);
+  const bool is_free = found.lock.is_open() && root.syscalls().try_lock(found.lock.fd()) >= 0;
+  if (found.kind == EntryClass::abandoned && is_free) {
+    CAIRN_PROBE("store.left_by_a_dead_process");
+    remove_unfinished(root, name, directory);
+  }
+}
+
 RecoveryReport scan_report(const io::Directory& root, RecoveryOptions dry) {
   std::vector<RecoveryEntry> foreign;
   std::vector<ScannedEntry> found = DirectoryScan(root, dry).run(1, &foreign);
@@ -226,6 +243,21 @@ RecoveryReport scan_report(const io::Directory& root, RecoveryOptions dry) {
 }
 
 }  // namespace
+
+void remove_left_by_dead_processes(const io::Directory& root,
+                                   const std::function<bool(std::string_view name)>& is_wanted) {
+  for (const io::DirectoryEntry& entry : root.list()) {
+    const std::optional<ReservedName> reserved = parse_reserved(entry.name);
+    if (!reserved || reserved->kind != ReservedKind::temporary || !is_wanted(reserved->base)) {
+      continue;
+    }
+    try {
+      remove_if_left(root, entry.name);
+    } catch (const Error&) {
+      CAIRN_PROBE("store.left_where_it_is");
+    }
+  }
+}
 
 std::string_view name(EntryClass kind) noexcept {
   static constexpr std::array<std::string_view, 8> kNames = {

@@ -62,6 +62,26 @@ class KilledPrograms : public FlashProcesses {
     return number_behind("saved ", said);
   }
 
+  /// What saves to disk have not finished.
+  [[nodiscard]] std::vector<std::filesystem::path> unfinished() const {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(root())) {
+      if (entry.path().filename().native().starts_with(".tmp-")) {
+        found.push_back(entry.path());
+      }
+    }
+    return found;
+  }
+
+  /// Starts programs until one has died while it copied a step to disk.
+  void die_while_persisting() const {
+    std::filesystem::create_directory(root());
+    for (std::uint64_t call = 300; unfinished().empty() && call < 900; call += 5) {
+      FlashProcesses::start(flasher(1, 4, call))->await_end();
+    }
+    ASSERT_FALSE(unfinished().empty()) << "none has died while it persisted";
+  }
+
   [[nodiscard]] std::unique_ptr<FlashCheckpointer> open() const {
     FlashOptions options;
     options.memory = memory();
@@ -107,16 +127,11 @@ TEST_F(KilledPrograms, LeaveWhatAnybodyCopiesToADisk) {
 }
 
 TEST_F(KilledPrograms, LeaveNothingOnDiskWhereTheNextRecovers) {
-  const auto unfinished = [&] {
-    const std::filesystem::directory_iterator all(root());
-    return std::count_if(begin(all), end(all), [](const std::filesystem::directory_entry& entry) {
-      return entry.path().filename().native().starts_with(".tmp-");
-    });
-  };
-  for (std::uint64_t call = 300; call == 300 || (unfinished() == 0 && call < 900); call += 5) {
-    FlashProcesses::start(flasher(1, 4, call))->await_end();
+  die_while_persisting();
+  for (const std::filesystem::path& left :
+       unfinished()) {  // That is no step of the run, so it is left alone.
+    std::filesystem::rename(left, root() / (".tmp-other-" + left.filename().native().substr(5)));
   }
-  ASSERT_GT(unfinished(), 0) << "none has died while it persisted";
 
   ResumeOptions how;
   how.recover = true;
@@ -124,7 +139,26 @@ TEST_F(KilledPrograms, LeaveNothingOnDiskWhereTheNextRecovers) {
 
   ASSERT_TRUE(resumed);
   EXPECT_EQ(resumed->from, ResumedFrom::memory);
-  EXPECT_EQ(unfinished(), 0);
+  EXPECT_THAT(unfinished(), ::testing::IsEmpty());
+}
+
+TEST_F(KilledPrograms, LeaveNothingOnDiskThatTheNextDoesNotRemove) {
+  die_while_persisting();
+  const std::filesystem::path other = root() / ".tmp-5-f81d4fae-7dec-41d0-a765-00a0c91e6bf6";
+  std::filesystem::create_directory(other);
+  testing::write_text(other / ".owner", "another program's");
+
+  open()->wait();
+
+  EXPECT_THAT(unfinished(), ::testing::ElementsAre(other));
+}
+
+TEST_F(KilledPrograms, LeaveNothingOnDiskThatAnAgentDoesNotRemove) {
+  die_while_persisting();
+
+  start_agent({"/bin/sh", "-c", "exit 1"})->await_end();
+
+  EXPECT_THAT(unfinished(), ::testing::IsEmpty());
 }
 
 TEST_F(KilledPrograms, NeverGoBack) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -79,6 +80,43 @@ TEST_F(RecoveryTest, RemovesWhatADeadWriterLeft) {
   EXPECT_EQ(entry.kind, EntryClass::abandoned);
   EXPECT_TRUE(entry.is_removed);
   EXPECT_FALSE(exists(name));
+}
+
+TEST_F(RecoveryTest, RemovesWhatIsLeftByDeadProcessesOfThisHostAndBootAlone) {
+  const auto remove = [this](std::string_view name) {
+    remove_left_by_dead_processes(io::Directory::open(syscalls_, temp_.path()),
+                                  [name](std::string_view each) { return each == name; });
+  };
+  Owner dead = new_owner();
+  ++dead.start_time;
+  const std::string left = make_abandoned(dead);
+  Owner far = dead;
+  far.uuid = make_uuid(system_random);
+  far.host = "another";
+  Owner earlier = dead;
+  earlier.uuid = make_uuid(system_random);
+  earlier.boot_id = "another";
+  Owner garbled = dead;
+  garbled.uuid = make_uuid(system_random);
+  std::set<std::string> kept = {make_abandoned(far), make_abandoned(earlier), make_abandoned(new_owner()),
+                                make_abandoned(garbled)};
+  write_text(temp_ / temporary_name("step", garbled.uuid) / ".owner", "garbled");
+
+  remove("another");
+  EXPECT_TRUE(exists(left)) << "it is not wanted";
+  {
+    const io::FileHandle mark = io::Directory::open(syscalls_, temp_ / left).open_file(".owner", O_RDWR);
+    ASSERT_EQ(syscalls_.try_lock(mark.fd()), 0);
+    remove("step");
+    EXPECT_TRUE(exists(left)) << "somebody has its lock";
+  }
+
+  remove("step");
+
+  EXPECT_FALSE(exists(left));
+  for (const std::string& name : kept) {
+    EXPECT_TRUE(exists(name + "/state/data")) << name;
+  }
 }
 
 TEST_F(RecoveryTest, KeepsWhatIsBeingWritten) {

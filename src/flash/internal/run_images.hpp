@@ -38,6 +38,10 @@ enum class Persisted : std::uint8_t { no, yes, unknown };
 [[nodiscard]] Persisted look_whether_persisted(io::Syscalls& syscalls, const std::filesystem::path& image,
                                                const std::filesystem::path& on_disk);
 
+/// Removes from the directory of steps what dead processes of this machine have left of steps that are called so. What
+/// cannot be removed is left for `recover`.
+void remove_left_on_disk(const io::Directory& root, const std::vector<StepFormat>& names) noexcept;
+
 /// The images of a run, for other programs than the one that fills them: they need no more than names and locks.
 ///
 /// Every call blocks. Not for a process that has a FlashCheckpointer of this memory: it would lose its claim.
@@ -68,8 +72,9 @@ class RunImages {
   ///
   /// Errors: Errc::cancelled; as copy_checkpoint.
   SaveResult persist(std::uint64_t step, const std::function<bool()>& is_to_stop = {}) const;
-  /// Copies the newest image that is sound, if it is newer than all sound steps on disk. Returns its step; nothing
-  /// where there is none to copy. `on_damage` is told of each image that is passed over.
+  /// Copies the newest image that is sound, if it is newer than all sound steps on disk, from which
+  /// `remove_left_on_disk` comes first. Returns its step; nothing where there is none to copy. `on_damage` is told of
+  /// each image that is passed over.
   ///
   /// Errors: as `persist`, but for damage.
   std::optional<std::uint64_t> persist_newest(const std::function<void(const std::exception& why)>& on_damage,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <string_view>
 
 #include "cairn/store/reports.hpp"
 
@@ -30,5 +32,13 @@ RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path
                        RecoveryOptions options = {});
 /// The same of a directory that is open, wherever its path leads by now.
 RecoveryReport recover(io::Directory root, RecoveryOptions options = {});
+
+/// Removes what saves have left that were cut short with their processes: those of this host and this boot, whose lock
+/// is free. On a file system of several machines the rest proves nothing, and is for `recover`. `is_wanted` is asked
+/// about the name that a checkpoint was to get. What cannot be looked at or removed stays.
+///
+/// Errors: OS errors on the directory itself.
+void remove_left_by_dead_processes(const io::Directory& root,
+                                   const std::function<bool(std::string_view name)>& is_wanted);
 
 }  // namespace cairn::store
