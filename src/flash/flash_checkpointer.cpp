@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -117,16 +116,15 @@ void FlashCheckpointer::State::rewind(std::uint64_t step) {
   require_open();
   settle_in_flight();
   coord::wait_with_progress(*coord::single_process(), persister.idle());
-  memory.retire_above(step);
-  // A step that is in memory alone has no place on disk: what is above it there goes by the step below.
+  disk.reload();
   const std::vector<std::uint64_t> steps = disk.steps();
-  const auto above = std::upper_bound(steps.begin(), steps.end(), step);
-  const bool is_here_alone = memory.has(step) && !std::binary_search(steps.begin(), steps.end(), step);
-  if (!is_here_alone) {
-    disk.rewind(step);
-  } else if (above != steps.end()) {
-    disk.rewind(above == steps.begin() ? step : *std::prev(above));
+  if (!memory.has_sound(step) && !std::binary_search(steps.begin(), steps.end(), step)) {
+    throw Error(Errc::not_found, fmt::format("step {} is neither in memory, in {}, nor on disk, in {}", step,
+                                             memory.root().string(), root.string()));
   }
+  flash::Memory::HeldImages later = memory.hold_above(step);
+  copies.rewind(step);  // First: the disk may refuse it yet, and nothing more is given up then.
+  memory.retire(std::move(later));
 }
 
 void FlashCheckpointer::State::close() {

@@ -321,6 +321,12 @@ bool Memory::has(std::uint64_t step) const {
                      [step](const Image& image) { return is_of(image, step); });
 }
 
+bool Memory::has_sound(std::uint64_t step) const {
+  const MutexLock lock(mutex_);
+  return std::any_of(images_.begin(), images_.end(),
+                     [step](const Image& image) { return is_of(image, step) && !image.is_damaged; });
+}
+
 std::size_t Memory::most_images(std::uint64_t wanted) const {
   if (has_room_for_one_) {
     return 1;
@@ -400,12 +406,18 @@ bool Memory::may_fit_yet(std::uint64_t& wanted) {
 }
 
 bool Memory::try_retire(std::uint64_t step) {
-  const io::Directory& root = root_->directory();
-  const std::string name = name_of(step);
-  store::CheckpointLock lock(root, name);
+  store::CheckpointLock lock(root_->directory(), name_of(step));
   if (!lock.is_held() || lock.is_in_use()) {
     return false;
   }
+  remove(step);
+  return true;
+}
+
+/// Its lock is held.
+void Memory::remove(std::uint64_t step) {
+  const io::Directory& root = root_->directory();
+  const std::string name = name_of(step);
   try {
     store::remove_checkpoint(root, name, random_, nullptr, store::Surroundings::alone);
   } catch (const Error& error) {
@@ -417,7 +429,6 @@ bool Memory::try_retire(std::uint64_t step) {
     }
   }
   std::erase_if(images_, [step](const Image& image) { return is_of(image, step); });
-  return true;
 }
 
 void Memory::warm() noexcept {
@@ -474,14 +485,27 @@ void Memory::drop_spare() {
   root_->drop_spare();
 }
 
-void Memory::retire_above(std::uint64_t step) {
+Memory::HeldImages Memory::hold_above(std::uint64_t step) const {
+  HeldImages held;
   const MutexLock lock(mutex_);
-  while (!images_.empty() && images_.back().step > step) {
-    const std::uint64_t last = images_.back().step;
-    if (!try_retire(last)) {
-      throw Error(std::error_code(EBUSY, std::system_category()),
-                  fmt::format("{} is being read", path(last).string()));
+  for (const Image& image : images_) {
+    if (image.step <= step) {
+      continue;
     }
+    store::CheckpointLock& each =
+        held.try_emplace(image.step, root_->directory(), name_of(image.step)).first->second;
+    if (!each.is_held() || each.is_in_use()) {
+      throw Error(std::error_code(EBUSY, std::system_category()),
+                  fmt::format("{} is being read", path(image.step).string()));
+    }
+  }
+  return held;
+}
+
+void Memory::retire(HeldImages held) {
+  const MutexLock lock(mutex_);
+  for (auto last = held.rbegin(); last != held.rend(); ++last) {
+    remove(last->first);
   }
 }
 

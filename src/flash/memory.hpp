@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include "base/internal/mutex.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/memory_root.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -82,6 +84,8 @@ class Memory {
   /// The newest that is not known to be damaged.
   [[nodiscard]] std::optional<std::uint64_t> latest() const;
   [[nodiscard]] bool has(std::uint64_t step) const;
+  /// As `has`, of an image that is not known to be damaged.
+  [[nodiscard]] bool has_sound(std::uint64_t step) const;
 
   /// False when somebody has removed it: nothing is saved there from then on.
   ///
@@ -114,10 +118,14 @@ class Memory {
   [[nodiscard]] bool retire(std::uint64_t step);
   /// Gives up the memory that is kept to be used again.
   void drop_spare();
-  /// Gives up the images above a step.
+  /// Images that nobody reads, or begins to read, as long as this is there.
+  using HeldImages = std::map<std::uint64_t, store::CheckpointLock>;
+  /// Holds the images above a step.
   ///
   /// Errors: EBUSY when somebody reads one.
-  void retire_above(std::uint64_t step);
+  [[nodiscard]] HeldImages hold_above(std::uint64_t step) const;
+  /// Gives up images that were held.
+  void retire(HeldImages held);
   /// The program ends in order, and leaves a step to be persisted, if it does.
   void end(std::optional<std::uint64_t> left_step) { root_->end(left_step); }
 
@@ -125,6 +133,7 @@ class Memory {
   void find_images() CAIRN_REQUIRES(mutex_);
   /// False when somebody reads it.
   [[nodiscard]] bool try_retire(std::uint64_t step) CAIRN_REQUIRES(mutex_);
+  void remove(std::uint64_t step) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::size_t most_images(std::uint64_t wanted = 0) const CAIRN_REQUIRES(mutex_);
 
   const Options options_;

@@ -16,16 +16,16 @@
 
 namespace cairn {
 
-void Checkpointer::State::rewind(std::uint64_t step) {
+void Checkpointer::State::rewind(std::uint64_t step, bool may_lie_elsewhere) {
   require_may_wait();
   wait_idle();
   if (ranks) {
-    const auto set_aside = [&] { rewind_here(step); };
+    const auto set_aside = [&] { rewind_here(step, may_lie_elsewhere); };
     training::rewind_together(
         coordinator(), step, [&] { return find_use_above(step); }, set_aside);
     ranks->go_back();
   } else {
-    rewind_here(step);
+    rewind_here(step, may_lie_elsewhere);
   }
   if (!is_primary()) {
     list_again([this] { directory.reload(); });  // As rank 0 has left it.
@@ -34,11 +34,11 @@ void Checkpointer::State::rewind(std::uint64_t step) {
 }
 
 /// Where it fails half way, policies see the steps that are left.
-void Checkpointer::State::rewind_here(std::uint64_t step) {
+void Checkpointer::State::rewind_here(std::uint64_t step, bool may_lie_elsewhere) {
   std::exception_ptr failure;
   list_again([&] {
     try {
-      remover.rewind(step);
+      remover.rewind(step, may_lie_elsewhere);
     } catch (...) {
       failure = std::current_exception();
     }

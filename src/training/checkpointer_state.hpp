@@ -104,8 +104,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void require_open() const;
 
   // Ways back.
-  void rewind(std::uint64_t step);
-  void rewind_here(std::uint64_t step);
+  void rewind(std::uint64_t step, bool may_lie_elsewhere = false);
+  void rewind_here(std::uint64_t step, bool may_lie_elsewhere);
   [[nodiscard]] std::string find_use_above(std::uint64_t step) const;
   void require_lasting(std::uint64_t step, const Metrics& metrics);
   [[nodiscard]] bool is_saved_anyway(const StepOptions& how) const;

@@ -277,9 +277,9 @@ void Remover::remove(std::uint64_t step) {
   }
 }
 
-void Remover::rewind(std::uint64_t step) {
+void Remover::rewind(std::uint64_t step, bool may_lie_elsewhere) {
   directory_.refresh();
-  if (!directory_.has(step)) {
+  if (!may_lie_elsewhere && !directory_.has(step)) {
     throw Error(Errc::not_found, fmt::format("step {} of {}", step, directory_.root().string()));
   }
   Rewinding rewinding(step, directory_, *uses_);

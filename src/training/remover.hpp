@@ -58,12 +58,13 @@ class Remover {
   /// Errors: Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
   void remove(std::uint64_t step);
 
-  /// Sets the steps above one aside; links lead to those that stay, before.
+  /// Sets the steps above one aside, which need not be there where it `may_lie_elsewhere`; links lead to those that
+  /// stay, before.
   ///
   /// Threads: not while `retain` runs.
   /// Errors: Errc::not_found: no such step. Errc::invalid_argument: a step above it is pinned, or in use. Those of the
   ///         links: nothing is moved. OS errors.
-  void rewind(std::uint64_t step);
+  void rewind(std::uint64_t step, bool may_lie_elsewhere = false);
 
   /// Returns whether a step that is about to be saved below others would be there still once the next one is:
   /// asks the policy about the steps with both among them. Of the next one nothing is known but that it comes

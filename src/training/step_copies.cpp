@@ -37,6 +37,10 @@ void StepCopies::add_cost(std::chrono::nanoseconds duration) {
   state_.costs.add_blocking(duration * kSlowedPercent / 100);
 }
 
+void StepCopies::rewind(std::uint64_t step) {
+  state_.rewind(step, true);
+}
+
 void StepCopies::plan(std::uint64_t step) {
   state_.plan_copy(step);
 }

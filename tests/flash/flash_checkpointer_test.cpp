@@ -2,6 +2,7 @@
 #include "cairn/flash/flash_checkpointer.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -31,6 +32,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::Fails;
+using testing::FailsWithErrno;
 using ::testing::HasSubstr;
 
 using FlashCheckpointers = FlashTest;
@@ -208,6 +210,61 @@ TEST_F(FlashCheckpointers, GoBackToAStepInMemoryAlone) {
 
   EXPECT_EQ(run_->latest_in_memory(), 1u);
   expect_resumed(1, ResumedFrom::memory);
+}
+
+TEST_F(FlashCheckpointers, KeepAllImagesWhenTheStepToGoBackToIsNowhere) {
+  save(1, forced()).wait();
+  save(3);
+  save(4);
+
+  EXPECT_THAT([&] { run_->rewind(2); }, Fails(Errc::not_found, HasSubstr("step 2 is neither in memory")));
+
+  EXPECT_EQ(run_->load(3, {"state"}).take<Tree>("state"), state_at(3));
+  EXPECT_EQ(run_->latest_in_memory(), 4u);
+  expect_resumed(4, ResumedFrom::memory);
+}
+
+TEST_F(FlashCheckpointers, KeepBothLevelsWhenEitherDoesNotGoBack) {
+  save(1, forced()).wait();
+  save(2, forced()).wait();
+  save(3);
+  {
+    const store::CheckpointHold reader(io::Directory::open(io::posix_syscalls(), image(2)));
+    EXPECT_THAT([&] { run_->rewind(1); }, FailsWithErrno(EBUSY, HasSubstr("is being read")));
+  }
+  run_->disk().pin(2);
+  EXPECT_THAT([&] { run_->rewind(1); }, Fails(Errc::invalid_argument, HasSubstr("is pinned")));
+
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(1, 2));
+  EXPECT_TRUE(std::filesystem::exists(image(2)));
+  EXPECT_EQ(run_->latest_in_memory(), 3u);
+
+  run_->disk().unpin(2);
+  run_->rewind(1);
+  expect_resumed(1, ResumedFrom::disk);
+}
+
+TEST_F(FlashCheckpointers, GoBackToAStepInMemoryAloneBelowAllThatIsOnDisk) {
+  save(1);
+  save(2, forced()).wait();
+
+  run_->rewind(1);
+
+  EXPECT_THAT(run_->disk().steps(), ::testing::IsEmpty());
+  expect_resumed(1, ResumedFrom::memory);
+  save(2, forced()).wait();
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(2));
+}
+
+TEST_F(FlashCheckpointers, DoNotGoBackToADamagedImage) {
+  save(1);
+  save(2);
+  alter(1);
+  EXPECT_ANY_THROW(static_cast<void>(run_->load(1, {"state"})));
+
+  EXPECT_THAT([&] { run_->rewind(1); }, Fails(Errc::not_found, HasSubstr("step 1 is neither")));
+
+  expect_resumed(2, ResumedFrom::memory);
 }
 
 TEST_F(FlashCheckpointers, GoBackWhileTheResponseToALoadIsKept) {

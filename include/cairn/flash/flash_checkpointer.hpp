@@ -147,7 +147,8 @@ class FlashCheckpointer {
   [[nodiscard]] CheckpointMetadata metadata(std::uint64_t step);
   /// Goes back to this step: later images are given up, and later steps of the disk are set aside.
   ///
-  /// Errors: EBUSY: somebody reads a later image. As Checkpointer::rewind.
+  /// Errors: Errc::not_found: it is on neither level. EBUSY: somebody reads a later image. As Checkpointer::rewind. No
+  ///         image is given up then.
   void rewind(std::uint64_t step);
 
   /// The newest image that is complete.

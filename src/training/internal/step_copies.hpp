@@ -35,6 +35,9 @@ class StepCopies {
   /// A copy has ended, so long after it began; it has slowed the program down meanwhile.
   void add_cost(std::chrono::nanoseconds duration);
 
+  /// Goes back to a step that may lie elsewhere alone; otherwise as Checkpointer::rewind.
+  void rewind(std::uint64_t step);
+
   /// The step was decided on, and `copy` comes later. There is one plan at a time.
   void plan(std::uint64_t step);
   void drop_plan(std::uint64_t step);
