@@ -26,6 +26,8 @@ std::string train_until(std::uint64_t last, const std::filesystem::path& memory)
   // [loop]
   cairn::FlashOptions options;
   options.memory = memory;  // "/dev/shm/run-42"
+  // Three images: a copy to disk may take longer than a step.
+  options.memory_bytes = std::uint64_t{64} << 20;
   options.disk.save = cairn::save_when::every_steps(100);
   cairn::FlashCheckpointer run("run", options);
 
@@ -35,9 +37,15 @@ std::string train_until(std::uint64_t last, const std::filesystem::path& memory)
     step = resumed->step + 1;
     why = resumed->why;
   }
+  cairn::StepOptions how;
   for (; step < last; ++step) {
     train(state);
-    run.save(step, {{"state", state}});
+    how.force = step + 1 == last;  // On disk, too.
+    try {
+      run.save(step, {{"state", state}}, how);
+    } catch (const cairn::Error& error) {  // The training goes on, and so do saves.
+      std::cerr << error.what() << '\n';
+    }
   }
   run.close();
   // [/loop]

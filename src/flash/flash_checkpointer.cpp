@@ -90,11 +90,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       persisting(persisting_options(where)) {
   memory.renew_mark();
   copies.set_found(memory.latest().has_value());
-  for (const Image& image : memory.images()) {
-    if (!image.is_damaged && persisted(image.step) == flash::Persisted::yes) {
-      memory.set(image.step, &Image::is_on_disk);
-    }
-  }
+  look_what_is_on_disk();
   if (options.start_agent) {
     try {
       flash::start_agent(options.agent_program, memory.root().parent_path(), root);
@@ -115,7 +111,8 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
 void FlashCheckpointer::State::rewind(std::uint64_t step) {
   require_open();
   settle_in_flight();
-  coord::wait_with_progress(*coord::single_process(), persister.idle());
+  wait_for_disk();
+  const MutexLock nothing_else(disk_mutex);
   disk.reload();
   const std::vector<std::uint64_t> steps = disk.steps();
   if (!memory.has_sound(step) && !std::binary_search(steps.begin(), steps.end(), step)) {
@@ -125,6 +122,8 @@ void FlashCheckpointer::State::rewind(std::uint64_t step) {
   flash::Memory::HeldImages later = memory.hold_above(step);
   copies.rewind(step);  // First: the disk may refuse it yet, and nothing more is given up then.
   memory.retire(std::move(later));
+  look_what_is_on_disk();
+  last_given.reset();
 }
 
 void FlashCheckpointer::State::close() {
@@ -135,25 +134,57 @@ void FlashCheckpointer::State::close() {
     was_closed = std::exchange(is_closed, true);
   }
   settle_in_flight();
+  try_disk_now();
   const async::Event idle = persister.idle();
   std::optional<std::uint64_t> left;
+  std::exception_ptr why;
   if (!coord::wait_with_progress_until(*coord::single_process(), idle, end, clock)) {
+    const std::optional<std::uint64_t> newest = memory.latest();
     const MutexLock lock(mutex);
     is_giving_up = true;
-    left = waiting ? waiting->step() : persisted_now;
-    copying.cancel();
+    why = disk_refused;
+    if (waiting || (persisted && !persisted->goes_straight())) {
+      left = newest;
+      copying.cancel();
+    }
     interrupted.set();
   }
   if (!was_closed && std::uncaught_exceptions() <= exceptions) {  // Else the program is about to fail.
     memory.end(left);
   }
-  disk.close(std::max(end - clock.steady_now(), std::chrono::nanoseconds(0)));
+  std::exception_ptr of_disk;
+  try {
+    disk.close(std::max(end - clock.steady_now(), std::chrono::nanoseconds(0)));
+  } catch (...) {  // It may be what is told below.
+    of_disk = std::current_exception();
+  }
   throw_failure();
   if (left) {
-    throw Error(Errc::still_running, fmt::format("step {} of {} is not on disk; it is in memory, in {}",
-                                                 *left, root.string(), memory.root().string()));
+    throw Error(Errc::still_running,
+                fmt::format("step {} of {} is not on disk{}; it is in memory, in {}", *left, root.string(),
+                            why ? fmt::format(" ({})", describe(why)) : "", memory.root().string()));
   }
   throw_loss();
+  if (of_disk) {
+    std::rethrow_exception(of_disk);
+  }
+  if (!was_closed) {
+    report_lost_end();
+  }
+}
+
+/// A run that ends in order may have been given a step last for which there was no image.
+void FlashCheckpointer::State::report_lost_end() {
+  const std::vector<std::uint64_t> on_disk = disk.steps();
+  if (!last_given || memory.newest_there() == last_given ||
+      std::binary_search(on_disk.begin(), on_disk.end(), *last_given)) {
+    return;
+  }
+  const std::optional<std::uint64_t> newest = std::max(memory.newest_there(), disk.latest());
+  report(std::make_exception_ptr(
+      Error(Errc::not_committed,
+            fmt::format("step {} was the last, and is neither in memory nor on disk: the newest there is {}",
+                        *last_given, newest ? fmt::format("step {}", *newest) : "none"))));
 }
 
 FlashCheckpointer::FlashCheckpointer(std::filesystem::path root, FlashOptions options, const Context& context)
@@ -171,6 +202,8 @@ FlashCheckpointer::~FlashCheckpointer() {
   } catch (...) {
     state_->report(std::current_exception());
   }
+  const MutexLock lock(state_->mutex);
+  state_->copying.cancel();
 }
 
 FlashCheckpointer::State& FlashCheckpointer::own() const {
@@ -295,8 +328,13 @@ std::string FlashPeriods::prometheus_text() const {
 void FlashCheckpointer::wait() {
   State& state = own();
   state.settle_in_flight();
-  coord::wait_with_progress(*coord::single_process(), state.persister.idle());
+  coord::wait_with_progress(*coord::single_process(), state.preparer.idle());
+  state.try_disk_now();
+  state.wait_for_disk();
   state.throw_failure();
+  if (const std::exception_ptr refusal = state.disk_refusal()) {
+    std::rethrow_exception(refusal);
+  }
   state.throw_loss();
   state.disk.wait();
 }

@@ -19,9 +19,15 @@ FlashSave::FlashSave(std::uint64_t step, AsyncResponse memory, bool is_due_on_di
 FlashSave::FlashSave(std::uint64_t step, StepResponse disk, bool was_skipped)
     : step_(step), was_skipped_(was_skipped), is_to_be_persisted_(false), disk_(std::move(disk)) {}
 
+FlashSave::FlashSave(std::uint64_t step, bool is_due_on_disk, bool was_skipped)
+    : step_(step), was_skipped_(was_skipped), is_to_be_persisted_(is_due_on_disk) {}
+
 SaveResult FlashSave::wait_in_memory(Timeout timeout) {
+  if (disk_ && !*disk_) {
+    return wait(timeout);
+  }
   try {
-    return disk_ ? disk_.wait(timeout) : memory_.wait(timeout);
+    return disk_ ? disk_->wait(timeout) : memory_ ? memory_->wait(timeout) : SaveResult();
   } catch (const Error& error) {
     if (error.code() != Errc::still_running) {
       tell();
@@ -31,26 +37,44 @@ SaveResult FlashSave::wait_in_memory(Timeout timeout) {
 }
 
 SaveResult FlashSave::wait(Timeout timeout) {
-  if (!is_to_be_persisted_) {
+  if (!is_to_be_persisted_ && !(disk_ && !*disk_)) {
     return wait_in_memory(timeout);
   }
-  if (!coord::wait_with_progress(*coord::single_process(), ended_, timeout, system_clock())) {
+  async::Event answered;
+  {
+    const MutexLock lock(mutex_);
+    answered = answered_;
+  }
+  if (!coord::wait_with_progress(*coord::single_process(), answered, timeout, system_clock())) {
     throw Error(Errc::still_running, fmt::format("step {} is not on disk yet", step_));
   }
   const MutexLock lock(mutex_);
   if (failure_) {
-    is_told_ = true;
+    is_told_ = is_told_ || has_ended_;
     std::rethrow_exception(failure_);
   }
   return *result_;
 }
 
+SaveResult FlashSave::settle_straight() {
+  {
+    const MutexLock lock(mutex_);
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+  }
+  return disk_->wait();
+}
+
 void FlashSave::settle(
     const std::function<void(const SaveResult& image, const std::exception_ptr& failure)>& on_end) {
+  if (!memory_) {
+    return;
+  }
   SaveResult image;
   std::exception_ptr failure;
   try {
-    image = memory_.wait();
+    image = memory_->wait();
   } catch (...) {
     failure = std::current_exception();
   }
@@ -61,19 +85,33 @@ void FlashSave::settle(
 }
 
 void FlashSave::end(SaveResult result) {
-  {
-    const MutexLock lock(mutex_);
-    result_ = std::move(result);
-  }
-  ended_.set();
+  answer(std::move(result), nullptr, true);
 }
 
 void FlashSave::fail(std::exception_ptr why) {
-  {
-    const MutexLock lock(mutex_);
-    failure_ = std::move(why);
+  answer({}, std::move(why), true);
+}
+
+void FlashSave::refuse(std::exception_ptr why) {
+  answer({}, std::move(why), false);
+}
+
+/// The last refusal stays, for those that it has woken.
+void FlashSave::try_again() {
+  const MutexLock lock(mutex_);
+  if (!has_ended_ && answered_.has_happened()) {
+    answered_ = async::Event();
   }
-  ended_.set();
+}
+
+void FlashSave::answer(std::optional<SaveResult> result, std::exception_ptr failure, bool is_last) {
+  const MutexLock lock(mutex_);
+  if (!has_ended_) {
+    has_ended_ = is_last;
+    result_ = std::move(result);
+    failure_ = std::move(failure);
+    answered_.set();
+  }
 }
 
 bool FlashSave::tell() {

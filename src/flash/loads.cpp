@@ -28,6 +28,16 @@ flash::Persisted FlashCheckpointer::State::persisted(std::uint64_t step) {
   }
 }
 
+/// Where there is room for one image, it may go when it, or a newer step, is on disk.
+void FlashCheckpointer::State::look_what_is_on_disk() {
+  const std::optional<std::uint64_t> newest = copies.newest(true);
+  for (const Image& image : memory.images()) {
+    const bool is_older = newest && image.step < *newest;
+    memory.set(image.step, &Image::is_on_disk,
+               is_older || (!image.is_damaged && persisted(image.step) == flash::Persisted::yes));
+  }
+}
+
 Loaded FlashCheckpointer::State::load_image(std::uint64_t step, const Requests& requests,
                                             const LoadOptions& how) {
   return load_checkpointables(memory.path(step), requests, how, context);
@@ -126,11 +136,11 @@ void FlashCheckpointer::State::make_ready(const FlashResumed& resumed) {
     }
   } catch (const Error&) {  // The saves make what they need.
   }
-  persister.post([this, sizes = std::move(sizes)] {
+  preparer.post([this, sizes = std::move(sizes)] {
     memory.warm();
     memory.prepare(sizes, [this] {
       const MutexLock lock(mutex);
-      return in_flight != nullptr || waiting != nullptr || is_closed;  // They make what they need.
+      return in_flight != nullptr || persisted != nullptr || is_closed;  // They make what they need.
     });
   });
 }

@@ -475,6 +475,31 @@ void Memory::set(std::uint64_t step, bool Image::*what, bool is_so) {
   }
 }
 
+std::optional<std::uint64_t> Memory::newest_there() const {
+  const std::optional<std::uint64_t> newest = latest();
+  return newest && root_->directory().status(name_of(*newest)) ? newest : std::nullopt;
+}
+
+bool Memory::want(std::uint64_t step) {
+  const MutexLock lock(mutex_);
+  const auto found = std::find_if(images_.begin(), images_.end(), [step](const Image& image) {
+    return is_of(image, step) && !image.is_damaged;
+  });
+  if (found == images_.end()) {
+    return false;
+  }
+  found->is_wanted = true;
+  return true;
+}
+
+void Memory::set_on_disk(std::uint64_t step) {
+  const MutexLock lock(mutex_);
+  for (Image& image : images_) {
+    image.is_on_disk = image.is_on_disk || image.step <= step;
+    image.is_wanted = image.is_wanted && image.step != step;
+  }
+}
+
 bool Memory::retire(std::uint64_t step) {
   const MutexLock lock(mutex_);
   return try_retire(step);

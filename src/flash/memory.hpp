@@ -41,8 +41,8 @@ struct Image {
   std::uint64_t step = 0;
   std::uint64_t bytes = 0;
   bool is_damaged = false;  ///< A load or a copy has found that, or its manifest cannot be read.
-  bool is_on_disk = false;
-  bool is_wanted = false;  ///< It is to be persisted yet.
+  bool is_on_disk = false;  ///< Or a newer step is.
+  bool is_wanted = false;   ///< It is being persisted.
 };
 
 /// Returns which image gives way to the next; nothing when none may. A damaged one is the first; else it is the oldest,
@@ -83,6 +83,10 @@ class Memory {
   [[nodiscard]] std::vector<Image> images() const;
   /// The newest that is not known to be damaged.
   [[nodiscard]] std::optional<std::uint64_t> latest() const;
+  /// The same, looked at: nobody has removed it.
+  ///
+  /// Errors: OS errors.
+  [[nodiscard]] std::optional<std::uint64_t> newest_there() const;
   [[nodiscard]] bool has(std::uint64_t step) const;
   /// As `has`, of an image that is not known to be damaged.
   [[nodiscard]] bool has_sound(std::uint64_t step) const;
@@ -114,6 +118,10 @@ class Memory {
   void add(std::uint64_t step, std::uint64_t bytes);
   /// Says something of an image; of one that is gone it says nothing.
   void set(std::uint64_t step, bool Image::*what, bool is_so = true);
+  /// A sound image is being persisted. False when there is none of that step.
+  [[nodiscard]] bool want(std::uint64_t step);
+  /// A step is on disk: no older image is wanted there any more.
+  void set_on_disk(std::uint64_t step);
   /// Gives up an image. False when somebody reads it.
   [[nodiscard]] bool retire(std::uint64_t step);
   /// Gives up the memory that is kept to be used again.

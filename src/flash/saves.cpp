@@ -3,7 +3,9 @@
 
 #include <cerrno>
 #include <exception>
+#include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/step_options.hpp"
 
+#include "flash/retries.hpp"
 #include "flash/state.hpp"
 #include "training/internal/annotations.hpp"
 
@@ -22,6 +25,12 @@ using flash::FlashSave;
 using flash::Image;
 
 namespace {
+
+/// Returns whether a save that goes straight to disk has failed by what the disk says, and not by the program's call.
+bool is_of_the_disk(const std::exception_ptr& why) {
+  const std::optional<std::error_code> code = code_of(why);
+  return code && (flash::may_succeed_later(*code) || *code == Errc::not_found);
+}
 
 bool is_out_of_memory(std::error_code code) {
   return code == std::errc::no_space_on_device || code == std::errc::not_enough_memory ||
@@ -56,13 +65,20 @@ bool FlashCheckpointer::State::is_preempted() const {
   return options.disk.preemption != nullptr && options.disk.preemption->is_preempted();
 }
 
-void FlashCheckpointer::State::require_above_images(std::uint64_t step) const {
-  const std::optional<std::uint64_t> latest = memory.latest();
-  if (latest && step <= *latest) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("step {}: {} is in memory, in {}; who goes back to an earlier step calls rewind",
-                            step, *latest, memory.root().string()));
-  }
+/// Nobody would go on from an image that is not above all other steps.
+void FlashCheckpointer::State::require_above_others(std::uint64_t step) const {
+  const auto require_above = [step](const std::optional<std::uint64_t>& latest, std::string_view place,
+                                    const std::filesystem::path& path) {
+    if (latest && step <= *latest) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format("step {}: {} is {}, in {}; who goes on from it calls resume first, and who goes "
+                      "back to an earlier step rewind",
+                      step, *latest, place, path.string()));
+    }
+  };
+  require_above(memory.latest(), "in memory", memory.root());
+  require_above(copies.newest(), "on disk", root);
 }
 
 void FlashCheckpointer::State::require_open() const {
@@ -76,7 +92,7 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
                                              const StepOptions& how) {
   require_open();
   const bool is_due_on_disk = copies.decide(step, how);
-  const bool is_due_here = is_due_in_memory(step, how);
+  const bool is_due_here = is_due_in_memory(step, how) || (is_due_on_disk && is_disk_busy());
   if (!is_due_on_disk && !is_due_here) {
     return {};
   }
@@ -85,7 +101,7 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
   throw_failure();
   std::shared_ptr<FlashSave> save;
   if (is_due_here) {
-    require_above_images(step);
+    require_above_others(step);
     save = save_into_memory(step, items, how, is_due_on_disk);
   }
   if (save) {
@@ -94,18 +110,54 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
     if (!std::exchange(last_image, called)) {
       persister.post([this] { copies.enter(); });
     }
-    persister.post([this] { memory.make_ready(); });
+    preparer.post([this] { memory.make_ready(); });
   } else {
-    StepResponse straight;
-    if (is_due_on_disk) {
-      const MutexLock one(disk_mutex);
-      straight = copies.save(step, items, how);
-    }
-    save = std::make_shared<FlashSave>(step, std::move(straight), is_due_here);
+    save = is_due_on_disk ? save_straight(step, items, how, is_due_here)
+                          : std::make_shared<FlashSave>(step, false, is_due_here);
     const MutexLock lock(mutex);
     skipped += is_due_here ? 1 : 0;
   }
+  last_given = step;
   return FlashResponse(std::move(save));
+}
+
+bool FlashCheckpointer::State::is_disk_busy() const {
+  const MutexLock lock(mutex);
+  return persisted != nullptr;
+}
+
+/// Of a step that is due on disk, and gets no image. While the disk is busy the newest image goes there in its place,
+/// and nobody waits for that here; without an image steps wait for each other, as in a Checkpointer.
+std::shared_ptr<FlashSave> FlashCheckpointer::State::save_straight(std::uint64_t step,
+                                                                   const Checkpointables& items,
+                                                                   const StepOptions& how, bool was_skipped) {
+  const std::optional<std::uint64_t> newest = memory.newest_there();
+  if (newest && is_disk_busy()) {
+    const auto given_up = std::make_shared<FlashSave>(step, true, was_skipped);
+    given_up->fail(std::make_exception_ptr(
+        Error(Errc::superseded, fmt::format("step {}: no image could give way to it, and the disk is busy: "
+                                            "step {}, or a later one, goes there in its place",
+                                            step, *newest))));
+    enqueue(std::make_shared<FlashSave>(*newest, true, false));
+    return given_up;
+  }
+  wait_for_disk();
+  StepResponse straight;
+  std::exception_ptr why;
+  try {
+    straight = copies.save(step, items, how);
+  } catch (...) {
+    why = std::current_exception();
+    if (!is_of_the_disk(why)) {
+      throw;
+    }
+  }
+  const auto save = std::make_shared<FlashSave>(step, straight, was_skipped);
+  if (why) {
+    save->fail(why);
+  }
+  enqueue(save);
+  return save;
 }
 
 /// Returns null when no image may give way, or there is no memory.
@@ -119,6 +171,7 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
   into.coalesce = false;
   into.create_parents = 0;
   persister.start();  // What can fail, does so before.
+  preparer.start();
   if (!memory.is_there()) {
     report_once_gone();
     return nullptr;
@@ -180,10 +233,10 @@ void FlashCheckpointer::State::settle(FlashSave& save) {
     if (!why) {
       memory.add(save.step(), image.bytes);
       image_costs.add_durable(image.durable_time);
-      memory.set(save.step(), &Image::is_wanted, save.is_to_be_persisted());
       is_reported_full = false;
     }
     const MutexLock lock(mutex);
+    memory.set(save.step(), &Image::is_wanted, persisted.get() == &save);
     if (in_flight.get() == &save) {
       if (why) {
         failure = {in_flight, with_context(why, fmt::format("step {}", save.step()))};
@@ -224,9 +277,9 @@ void FlashCheckpointer::State::throw_failure() {
     return;
   }
   // Others may take memory that its last files would have needed. That is no more of a failure than if they had come
-  // before, unless it was due on disk.
+  // before.
   const std::optional<std::error_code> code = untold.save ? code_of(untold.why) : std::nullopt;
-  if (code && is_out_of_memory(*code) && !untold.save->is_to_be_persisted()) {
+  if (code && is_out_of_memory(*code)) {
     {
       const MutexLock lock(mutex);
       ++skipped;

@@ -37,7 +37,10 @@ struct FlashCheckpointer::State {
                                                      const StepOptions& how, bool is_due_on_disk);
   [[nodiscard]] bool is_due_in_memory(std::uint64_t step, const StepOptions& how) const;
   [[nodiscard]] bool is_preempted() const;
-  void require_above_images(std::uint64_t step) const;
+  [[nodiscard]] bool is_disk_busy() const;
+  std::shared_ptr<flash::FlashSave> save_straight(std::uint64_t step, const Checkpointables& items,
+                                                  const StepOptions& how, bool was_skipped);
+  void require_above_others(std::uint64_t step) const;
   void require_open() const;
   void report_once_gone();
   void report_once_full(std::uint64_t step, const std::exception_ptr& why);
@@ -55,16 +58,26 @@ struct FlashCheckpointer::State {
 
   // The thread that persists.
   void enqueue(const std::shared_ptr<flash::FlashSave>& save);
-  void persist_waiting() noexcept;
-  void persist(const std::shared_ptr<flash::FlashSave>& save) noexcept;
+  void persist_all() noexcept;
+  void persist(std::shared_ptr<flash::FlashSave> save, bool has_waited) noexcept;
+  [[nodiscard]] std::shared_ptr<flash::FlashSave> newest_for(const std::shared_ptr<flash::FlashSave>& save);
+  SaveResult put_on_disk(flash::FlashSave& save);
   SaveResult copy_to_disk(std::uint64_t step);
   SaveResult copy_anew(std::uint64_t step);
-  [[nodiscard]] bool wait_to_try_again(unsigned attempt);
+  [[nodiscard]] bool may_pass(const flash::FlashSave& save, const std::exception_ptr& why) const;
+  [[nodiscard]] bool wait_to_try_again(const std::shared_ptr<flash::FlashSave>& save,
+                                       const std::exception_ptr& why);
+  void begin_attempt();
   void give_up(flash::FlashSave& save, std::exception_ptr why) noexcept;
+  void lose(const std::shared_ptr<flash::FlashSave>& save, const std::exception_ptr& why) noexcept;
+  void try_disk_now();
+  void wait_for_disk() const;
+  [[nodiscard]] std::exception_ptr disk_refusal() const;
   void report(const std::exception_ptr& why) const noexcept;
 
   // Loads.
   [[nodiscard]] flash::Persisted persisted(std::uint64_t step);
+  void look_what_is_on_disk();
   [[nodiscard]] Loaded load_image(std::uint64_t step, const Requests& requests, const LoadOptions& how);
   [[nodiscard]] bool is_damage(const std::filesystem::path& path, const std::exception_ptr& why) const;
   std::optional<FlashResumed> resume(const Requests& requests, const ResumeOptions& how);
@@ -76,6 +89,7 @@ struct FlashCheckpointer::State {
                                                std::vector<PassedOver>& passed_over);
   void rewind(std::uint64_t step);
   void close();
+  void report_lost_end();
 
   const FlashOptions options;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
@@ -87,26 +101,33 @@ struct FlashCheckpointer::State {
   Checkpointer disk;
   training::StepCopies copies;
   Context persisting;  // What it is persisted with.
-  Mutex disk_mutex;    // One save to disk begins at a time.
+  Mutex disk_mutex;    // Held while a step is put on disk, and while the program goes back.
 
   mutable Mutex mutex;
   std::shared_ptr<flash::FlashSave> in_flight CAIRN_GUARDED_BY(mutex);  // Into memory; not settled yet.
-  std::shared_ptr<flash::FlashSave> waiting CAIRN_GUARDED_BY(mutex);    // To be persisted next.
-  std::optional<std::uint64_t> persisted_now CAIRN_GUARDED_BY(mutex);
+  // On its way to disk: its image is being copied, or is to be, once more perhaps; or it goes straight there.
+  std::shared_ptr<flash::FlashSave> persisted CAIRN_GUARDED_BY(mutex);
+  std::shared_ptr<flash::FlashSave> waiting CAIRN_GUARDED_BY(mutex);  // Due on disk since.
   StepResponse copying CAIRN_GUARDED_BY(mutex);
+  std::exception_ptr disk_refused CAIRN_GUARDED_BY(mutex);  // By the disk, of the last attempt; null: none.
+  // Nothing is on its way to disk, or the disk has refused it and is asked again later.
+  async::Event at_rest CAIRN_GUARDED_BY(mutex) = async::Event::happened();
   Failure failure CAIRN_GUARDED_BY(mutex);  // Of a save into memory: the next save tells it.
   Failure loss CAIRN_GUARDED_BY(mutex);     // Of one that should have gone to disk.
   std::uint64_t skipped CAIRN_GUARDED_BY(mutex) = 0;
   bool is_closed CAIRN_GUARDED_BY(mutex) = false;
   bool is_giving_up CAIRN_GUARDED_BY(mutex) = false;
-  async::Event interrupted CAIRN_GUARDED_BY(mutex);  // There is something better to do than to try again.
+  async::Event interrupted CAIRN_GUARDED_BY(mutex);  // The disk is to be tried now, or never again.
   bool is_reported_gone = false;                     // Of the thread that saves.
   std::atomic<bool> is_reported_full = false;        // No save has come into memory since.
   bool has_saved_preempted = false;                  // Likewise.
   std::optional<std::chrono::steady_clock::time_point> last_image;  // Likewise: when its save was called.
+  std::optional<std::uint64_t> last_given;                          // Likewise: of the steps that were due.
   training::SaveCosts image_costs{clock};
-  bool is_disk_failing = false;  // Of the thread that persists: somebody was told.
+  unsigned refusals = 0;  // By the disk, in a row; of the thread that persists. The first is told.
 
+  // A thread each: a disk that does not answer keeps no image from being made ready.
+  training::Worker preparer;
   training::Worker persister;  // First to stop: it uses all above.
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/internal/step_copies.hpp"
 
+#include <algorithm>
+
 #include "cairn/training/step_options.hpp"
 
 #include "core/internal/disk_calls.hpp"
@@ -9,7 +11,11 @@
 
 namespace cairn::training {
 
-StepCopies::StepCopies(Checkpointer& steps) : state_(*steps.state_.shared()) {}
+StepCopies::StepCopies(Checkpointer& steps) : state_(*steps.state_.shared()) {
+  if (state_.options.save.asks_time()) {
+    state_.find_last_save();  // Now, not in a save, which does not wait for the disk.
+  }
+}
 
 bool StepCopies::decide(std::uint64_t step, const StepOptions& how) {
   const PreemptionGuard* const guard = state_.options.preemption;
@@ -22,6 +28,14 @@ bool StepCopies::decide(std::uint64_t step, const StepOptions& how) {
 
 StepResponse StepCopies::save(std::uint64_t step, const Checkpointables& items, const StepOptions& how) {
   return state_.start(step, state_.saving_of(items), how, state_.clock.steady_now());
+}
+
+std::optional<std::uint64_t> StepCopies::newest(bool is_looked_at) const {
+  const StepDirectory::Steps steps = state_.directory.steps();
+  const auto newest = std::find_if(steps->rbegin(), steps->rend(), [&](std::uint64_t step) {
+    return !state_.remover.is_damaged(step) && (!is_looked_at || state_.directory.info(step).problem.empty());
+  });
+  return newest == steps->rend() ? std::nullopt : std::optional(*newest);
 }
 
 void StepCopies::set_found(bool has_found) {

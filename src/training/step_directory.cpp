@@ -221,6 +221,29 @@ struct StepDirectory::State {
     }
   }
 
+  /// Describes steps, whose manifests are read without the lock: a disk that does not answer keeps nobody else waiting.
+  [[nodiscard]] std::vector<StepInfo> look(const io::Directory& directory, KnownSteps steps,
+                                           bool with_manifests, const std::set<std::uint64_t>& pins) {
+    std::vector<StepInfo> infos;
+    infos.reserve(steps.size());
+    for (auto& [step, each] : steps) {
+      if (with_manifests && !each.is_read()) {
+        read_manifest(directory, each);
+      }
+      infos.push_back(info_of(root, step, each, pins.contains(step)));
+    }
+    if (with_manifests) {
+      const MutexLock lock(mutex);
+      for (auto& [step, each] : steps) {
+        const auto now = known.find(step);
+        if (now != known.end() && now->second.entry == each.entry && !now->second.is_read()) {
+          now->second = std::move(each);
+        }
+      }
+    }
+    return infos;
+  }
+
   void publish_numbers() CAIRN_REQUIRES(mutex) {
     auto all = std::make_shared<std::vector<std::uint64_t>>();
     all->reserve(known.size());
@@ -299,22 +322,27 @@ std::filesystem::path StepDirectory::entry(std::uint64_t step) const {
 
 StepInfo StepDirectory::info(std::uint64_t step) const {
   const std::optional<io::Directory> directory = state_->open_root();
-  const MutexLock lock(state_->mutex);
-  const auto found = state_->known.find(step);
-  if (found == state_->known.end() || !directory) {
+  KnownSteps known;
+  {
+    const MutexLock lock(state_->mutex);
+    if (const auto found = state_->known.find(step); found != state_->known.end()) {
+      known.insert(*found);
+    }
+  }
+  if (known.empty() || !directory) {
     throw Error(Errc::not_found, fmt::format("step {} of {}", step, state_->root.string()));
   }
-  if (!found->second.is_read()) {
-    read_manifest(*directory, found->second);
+  std::set<std::uint64_t> pins;
+  if (training::is_pinned(*directory, step)) {
+    pins.insert(step);
   }
-  return info_of(state_->root, step, found->second, training::is_pinned(*directory, step));
+  return state_->look(*directory, std::move(known), true, pins).front();
 }
 
 std::vector<StepInfo> StepDirectory::infos(bool with_manifests) const {
-  std::vector<StepInfo> infos;
   const std::optional<io::Directory> directory = state_->open_root();
   if (!directory) {
-    return infos;
+    return {};
   }
   const std::set<std::uint64_t> pins = training::read_pins(*directory);
   KnownSteps known;
@@ -322,23 +350,7 @@ std::vector<StepInfo> StepDirectory::infos(bool with_manifests) const {
     const MutexLock lock(state_->mutex);
     known = state_->known;
   }
-  infos.reserve(known.size());
-  for (auto& [step, each] : known) {
-    if (with_manifests && !each.is_read()) {
-      read_manifest(*directory, each);
-    }
-    infos.push_back(info_of(state_->root, step, each, pins.contains(step)));
-  }
-  if (with_manifests) {
-    const MutexLock lock(state_->mutex);
-    for (auto& [step, each] : known) {
-      const auto now = state_->known.find(step);
-      if (now != state_->known.end() && now->second.entry == each.entry && !now->second.is_read()) {
-        now->second = std::move(each);
-      }
-    }
-  }
-  return infos;
+  return state_->look(*directory, std::move(known), with_manifests, pins);
 }
 
 std::vector<std::string> StepDirectory::others() const {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -29,10 +30,15 @@ class FailingCalls final : public testing::ForwardingSyscalls {
   std::atomic<bool> refuses_mappings{false};
   std::atomic<int> refusal{0};             ///< The error of the directory that it was made with; 0: it works.
   std::atomic<const char*> full{nullptr};  ///< Files below it that cannot be written: of this name; "": all.
-  std::atomic<bool> hangs{false};          ///< That directory.
+  std::atomic<bool> hangs{false};          ///< Each call that is about that directory.
+  std::atomic<bool> hangs_late{false};     ///< Of those the ones that sync a file.
   std::atomic<bool> is_hanging{false};     ///< Somebody waits for it.
 
  private:
+  [[nodiscard]] bool is_about(const testing::PassingCall& call) const {
+    return is_below(call.fd) ||
+           (call.name != nullptr && std::string_view(call.name).starts_with(below_.native()));
+  }
   [[nodiscard]] bool is_below(int fd, const std::string& name = {}) const {
     std::error_code ignored;
     const auto file = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), ignored);
@@ -44,12 +50,17 @@ class FailingCalls final : public testing::ForwardingSyscalls {
         name != nullptr && call.kind == testing::CallKind::write && is_below(call.fd, name)) {
       return -ENOSPC;
     }
-    if ((refusal != 0 || hangs) && call.kind == testing::CallKind::allocate && is_below(call.fd)) {
-      while (hangs) {
+    const auto is_to_hang = [&] {
+      return hangs || (hangs_late && call.kind == testing::CallKind::sync_data);
+    };
+    if (is_to_hang() && is_about(call)) {
+      while (is_to_hang()) {
         is_hanging = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
-      return refusal != 0 ? -refusal : call.make();
+    }
+    if (refusal != 0 && call.kind == testing::CallKind::allocate && is_below(call.fd)) {
+      return -refusal;
     }
     return call.make();
   }

@@ -34,7 +34,7 @@ struct FlashOptions {
   SavePolicy to_memory = save_when::every_steps(1);
   /// What is kept on disk: policies, names, links, preemption. `disk.save` says which steps are written there.
   CheckpointerOptions disk;
-  /// Where there is room for one image only: it may give way to the next though it is not on disk.
+  /// Where there is room for one image only: it may give way to the next though neither it nor a newer step is on disk.
   bool may_lose_the_only_image = false;
   /// Starts `cairn agent --detach` where no agent serves the memory: it has the last word for this program, and ends
   /// with it. ContextOptions::on_lost_failure is told where it cannot be started.
@@ -59,10 +59,10 @@ class FlashResponse {
   ///
   /// Errors: what went wrong; Errc::still_running: the save goes on.
   void wait_in_memory(Timeout timeout = kForEver) const;
-  /// Blocks until the step is on disk, if it was to be; else in memory.
+  /// Blocks until the step is on disk, if it was to be, or the disk has refused it; else until it is in memory.
   ///
-  /// Errors: Errc::superseded: a later step was due on disk before this one was begun there; it was in memory. As
-  ///         wait_in_memory.
+  /// Errors: Errc::superseded: the disk took another step in its place, or will. What the disk says, which is tried
+  ///         again: a later call may come to another end. As wait_in_memory.
   SaveResult wait(Timeout timeout = kForEver) const;
 
  private:
@@ -100,7 +100,8 @@ struct FlashResumed : Resumed {
 /// An image is a checkpoint in a directory on a tmpfs, so the kernel keeps it, whoever dies. `save` copies the values
 /// once, whichever levels are due; what is to go to disk is copied there from the image, in the background. There are
 /// two images as a rule: one is complete while the other is filled. The newest complete one is never given up, nor one
-/// that somebody reads; where none may be, the save into memory is skipped.
+/// that somebody reads; where none may be, the save into memory is skipped. What waits for the disk is the newest
+/// image, not the step that was due.
 /// Example: cairn::FlashOptions options;
 ///          options.memory = "/dev/shm/run-42";
 ///          options.disk.save = cairn::save_when::every_steps(100);
@@ -128,11 +129,12 @@ class FlashCheckpointer {
   FlashCheckpointer& operator=(const FlashCheckpointer&) = delete;
 
   /// Saves the step where the policies say so. Returns when the values may change; before that it waits until the
-  /// image before is complete.
+  /// image before is complete, and for the disk only when a step goes straight there.
   ///
   /// Ownership: as Checkpointer::save.
-  /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::invalid_argument: the step is
-  ///            not above the newest in memory: who goes back calls `rewind`. As Checkpointer::save.
+  /// Errors:    what went wrong with the image before, once: then nothing is saved. Errc::invalid_argument: the step is
+  ///            not above the newest in memory and on disk: who goes on calls `resume`, who goes back `rewind`. As
+  ///            Checkpointer::save, but for what the disk says: that is the response's.
   FlashResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 
   /// Goes on from the newest step that is whole, in memory or on disk; nothing when there is none. A damaged image is
@@ -165,11 +167,13 @@ class FlashCheckpointer {
   /// The same for what has happened in this run so far: see save_when::automatic.
   [[nodiscard]] FlashPeriods periods() const;
 
-  /// Blocks until nothing is being saved, persisted or removed.
+  /// Blocks until nothing is being saved, persisted or removed, or the disk refuses what is to be persisted.
   ///
-  /// Errors: what went wrong and nobody was told, once; as Checkpointer::wait.
+  /// Errors: what the disk says; it is tried again. What went wrong and nobody was told, once; as Checkpointer::wait.
   void wait();
-  /// As `wait`, and refuses new saves from then on. The images stay where they are. May be called again.
+  /// As `wait`, and refuses new saves from then on; tries a disk again until CheckpointerOptions::close_timeout. The
+  /// images stay where they are. May be called again. ContextOptions::on_lost_failure is told when the last step that
+  /// was given is neither in memory nor on disk.
   ///
   /// Errors: as `wait`. Errc::still_running: the disk did not take the newest step in time; it is in memory.
   void close();

@@ -28,6 +28,12 @@ class StepCopies {
   /// Saves a step that was decided on; otherwise as Checkpointer::save.
   [[nodiscard]] StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
 
+  /// The newest step on disk, as far as is known, that no load has found damaged. `is_looked_at`: its manifest is read,
+  /// too, and what has none is passed over.
+  ///
+  /// Errors: OS errors of that look.
+  [[nodiscard]] std::optional<std::uint64_t> newest(bool is_looked_at = false) const;
+
   /// As RunHistory::set_found: of the steps that copies are made of.
   void set_found(bool has_found);
   /// Enters the program into the history of the run, if one is kept.
