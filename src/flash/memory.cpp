@@ -205,6 +205,19 @@ std::string name_of(std::uint64_t step) {
   return StepFormat().name(step);
 }
 
+/// What the files below a directory take.
+std::uint64_t bytes_below(const io::Directory& directory) {
+  std::uint64_t bytes = 0;
+  for (const io::DirectoryEntry& entry : directory.list()) {
+    if (entry.kind == io::FileKind::directory) {
+      bytes += bytes_below(directory.open_directory(entry.name));
+    } else if (const auto status = directory.status(entry.name)) {
+      bytes += status->allocated_bytes;
+    }
+  }
+  return bytes;
+}
+
 bool is_of(const Image& image, std::uint64_t step) {
   return image.step == step;
 }
@@ -253,6 +266,8 @@ Memory::Memory(Options options, io::Syscalls& syscalls, store::RandomSource rand
       root_(open_root(options_, syscalls_, random_)) {
   const MutexLock lock(mutex_);
   find_images();
+  allow_rest();
+  root_->trim(root_->allowed_bytes());
 }
 
 /// Who has the claim knows that all that is not finished has lost its writer.
@@ -272,10 +287,8 @@ void Memory::find_images() {
     Image image;
     image.step = *step;
     try {
-      const auto opened = store::CommittedDirectory::open(syscalls_, path_ / entry.name);
-      for (const store::FileEntry& file : opened.manifest().files) {
-        image.bytes += file.size_bytes;
-      }
+      image.bytes = bytes_below(root_->directory().open_directory(entry.name));
+      static_cast<void>(store::CommittedDirectory::open(syscalls_, path_ / entry.name));
     } catch (const Error&) {
       image.is_damaged = true;
     }
@@ -357,6 +370,7 @@ bool Memory::is_there() const {
 }
 
 void Memory::look_for_room() {
+  root_->drop_removed();  // No save may begin that would do it.
   const MutexLock lock(mutex_);
   struct statvfs figures {};
   if (!has_room_for_one_ || ::fstatvfs(root_->directory().fd(), &figures) != 0) {
@@ -387,13 +401,18 @@ bool Memory::make_room(std::uint64_t step, std::uint64_t wanted) {
       left[*index].is_wanted = true;
     }
   }
+  allow_rest();
+  return true;
+}
+
+/// What the images leave of the limit is for the next one, and for spare files.
+void Memory::allow_rest() {
   if (options_.limit_bytes != 0) {
     const std::uint64_t taken =
         std::accumulate(images_.begin(), images_.end(), std::uint64_t{0},
                         [](std::uint64_t sum, const Image& image) { return sum + image.bytes; });
     root_->allow(options_.limit_bytes - std::min(options_.limit_bytes, taken));
   }
-  return true;
 }
 
 bool Memory::may_fit_yet(std::uint64_t& wanted) {
@@ -457,7 +476,11 @@ void Memory::prepare(std::span<const std::uint64_t> sizes, const std::function<b
 void Memory::add(std::uint64_t step, std::uint64_t bytes) {
   Image image;
   image.step = step;
-  image.bytes = bytes;
+  try {
+    image.bytes = bytes_below(root_->directory().open_directory(name_of(step)));
+  } catch (const Error&) {
+    image.bytes = bytes;
+  }
   const MutexLock lock(mutex_);
   const auto place = std::upper_bound(images_.begin(), images_.end(), step,
                                       [](std::uint64_t a, const Image& b) { return a < b.step; });

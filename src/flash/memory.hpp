@@ -39,7 +39,7 @@ inline constexpr std::string_view kRankName = "r00000";
 /// A checkpoint in memory.
 struct Image {
   std::uint64_t step = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  ///< Of memory that its files take.
   bool is_damaged = false;  ///< A load or a copy has found that, or its manifest cannot be read.
   bool is_on_disk = false;  ///< Or a newer step is.
   bool is_wanted = false;   ///< It is being persisted.
@@ -114,7 +114,7 @@ class Memory {
   void prepare(std::span<const std::uint64_t> sizes, const std::function<bool()>& is_over) noexcept;
   /// Has all that is mapped ready to be filled and read, as io::MappedFiles::make_ready.
   void make_ready() noexcept { root_->make_ready(); }
-  /// An image is complete.
+  /// An image is complete. Where nobody can look at it, it takes `bytes`.
   void add(std::uint64_t step, std::uint64_t bytes);
   /// Says something of an image; of one that is gone it says nothing.
   void set(std::uint64_t step, bool Image::*what, bool is_so = true);
@@ -139,6 +139,7 @@ class Memory {
 
  private:
   void find_images() CAIRN_REQUIRES(mutex_);
+  void allow_rest() CAIRN_REQUIRES(mutex_);
   /// False when somebody reads it.
   [[nodiscard]] bool try_retire(std::uint64_t step) CAIRN_REQUIRES(mutex_);
   void remove(std::uint64_t step) CAIRN_REQUIRES(mutex_);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/internal/mapped_files.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -47,6 +49,7 @@ std::shared_ptr<const std::span<std::byte>> MappedFiles::map(const FileHandle& f
   Entry* entry = &entries_.try_emplace(key).first->second;
   if (!entry->use) {
     entry->use = std::make_shared<Key>(key);
+    entry->file = FileHandle(file.syscalls(), ::fcntl(file.fd(), F_DUPFD_CLOEXEC, 0));
   }
   part->use = entry->use;  // The entry stays while it is in use.
   entry->round = round_;
@@ -110,6 +113,21 @@ void MappedFiles::make_ready() {
     hold.reset();  // Unpinned and unmapped without the lock, where it has gone meanwhile.
     memory.reset();
     lock.lock();
+  }
+}
+
+void MappedFiles::drop_removed() {
+  std::map<Key, Entry> gone;  // Unmapped without the lock.
+  const MutexLock lock(mutex_);
+  for (auto each = entries_.begin(); each != entries_.end();) {
+    const auto next = std::next(each);
+    const FileHandle& file = each->second.file;
+    FileStatus status;
+    if (file.is_open() && file.syscalls().status(file.fd(), status) == 0 && status.links == 0 &&
+        !each->second.is_in_use()) {
+      gone.insert(entries_.extract(each));
+    }
+    each = next;
   }
 }
 

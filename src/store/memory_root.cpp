@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <system_error>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <string>
@@ -13,6 +14,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/assert.hpp"
+#include "base/internal/checked.hpp"
 #include "base/internal/mutex.hpp"
 #include "base/internal/per_process.hpp"
 #include "base/internal/probe.hpp"
@@ -36,6 +38,10 @@ struct MemoryRoot::Table {
 };
 
 namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+/// Of the files that describe a checkpoint, which are written when all others are there.
+constexpr std::uint64_t kDescriptionBytes = std::uint64_t{64} << 10;
 
 io::FileStatus look_at(const io::Directory& directory) {
   io::FileStatus status;
@@ -108,9 +114,65 @@ MemoryRoot::~MemoryRoot() {
 
 void MemoryRoot::begin() {
   claim_->renew();
-  asked_bytes_ = 0;
+  {
+    const MutexLock lock(mutex_);
+    asked_bytes_ = kDescriptionBytes;
+  }
   spare_.look();
+  mappings_.drop_removed();
   mappings_.begin_round();
+  make_way();
+}
+
+void MemoryRoot::allow(std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  allowed_bytes_ = bytes;
+}
+
+std::uint64_t MemoryRoot::allowed_bytes() const {
+  const MutexLock lock(mutex_);
+  return allowed_bytes_;
+}
+
+std::uint64_t MemoryRoot::asked_bytes() const {
+  const MutexLock lock(mutex_);
+  return asked_bytes_;
+}
+
+void MemoryRoot::ask(const std::filesystem::path& file, std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  asked_bytes_ += round_up(bytes, kPageBytes);
+  if (asked_bytes_ > allowed_bytes_) {
+    throw Error(
+        std::error_code(ENOSPC, std::system_category()),
+        fmt::format("{}: a checkpoint with it takes more than the limit of the memory leaves, {} bytes",
+                    file.string(), allowed_bytes_));
+  }
+}
+
+void MemoryRoot::make_way() {
+  std::uint64_t left = 0;
+  {
+    const MutexLock lock(mutex_);
+    left = allowed_bytes_ - std::min(allowed_bytes_, asked_bytes_ + prepared_bytes_);
+  }
+  trim(left);
+}
+
+void MemoryRoot::reserve(const std::filesystem::path& file, std::uint64_t bytes) {
+  ask(file, bytes);
+  make_way();
+}
+
+void MemoryRoot::trim(std::uint64_t most_bytes) {
+  if (spare_.trim(most_bytes)) {
+    mappings_.drop_removed();
+  }
+}
+
+void MemoryRoot::drop_spare() {
+  spare_.clear();
+  mappings_.drop_removed();
 }
 
 /// Maps a file of the root, if it is one that is filled where it lies.
@@ -150,6 +212,17 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
     if (size < kMinFilledBytes || is_over()) {
       continue;
     }
+    {
+      const MutexLock lock(mutex_);
+      if (asked_bytes_ + spare_.bytes() + size > allowed_bytes_) {
+        return;
+      }
+      prepared_bytes_ = size;
+    }
+    const std::shared_ptr<void> made(nullptr, [this](std::nullptr_t) {
+      const MutexLock lock(mutex_);
+      prepared_bytes_ = 0;
+    });
     const std::string name = fmt::format("new-{}-{}", to_string(claim_->record().program), prepared_++);
     std::string refusal;
     try {
@@ -162,17 +235,13 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
       }
       return;
     }
+    spare_.look();
   }
 }
 
 std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const io::Directory& directory,
                                                      std::string_view relative, io::NewFileOptions options) {
-  if ((asked_bytes_ += options.expected_bytes) > allowed_bytes_) {
-    throw Error(
-        std::error_code(ENOSPC, std::system_category()),
-        fmt::format("{}: a checkpoint with it takes more than the limit of the memory leaves, {} bytes",
-                    (directory.path() / relative).string(), allowed_bytes_.load()));
-  }
+  ask(directory.path() / relative, options.expected_bytes);
   options.is_filled_in_place = true;
   options.mappings = &mappings_;
   const std::size_t slash = relative.rfind('/');
@@ -185,12 +254,14 @@ std::unique_ptr<io::NewFile> MemoryRoot::create_file(io::Engine& engine, const i
     return std::make_unique<io::DurableFile>(
         io::DurableFile::reuse(engine, std::move(*spare), at.path() / name, options));
   }
+  make_way();
   try {
     return std::make_unique<io::DurableFile>(io::DurableFile::create(engine, at, name, options));
   } catch (const Error& error) {
     if (error.code() != std::errc::no_space_on_device || !spare_.trim(0)) {
       throw;
     }
+    mappings_.drop_removed();
     CAIRN_PROBE("store.spare_files_trimmed_for_a_new_one");
   }
   at.remove_file(name);  // It was made, but not large enough.

@@ -372,6 +372,9 @@ std::unique_ptr<io::NewFile> StagedDirectory::create_file(std::string_view relat
   if (how.is_filled_in_place && state_->memory) {
     return state_->memory->create_file(state_->engine, state_->staged, relative, how);
   }
+  if (state_->memory) {
+    state_->memory->reserve(state_->staged.path() / relative, options.expected_bytes);
+  }
   return std::make_unique<io::DurableFile>(
       io::DurableFile::create(state_->engine, state_->staged, relative, how));
 }

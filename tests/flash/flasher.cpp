@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training with its state in memory: `flasher MEMORY ROOT DISK_EVERY STEPS DIE_AT [CAIRN [BACK]]`. It goes on from
 // where it was, for so many steps (0: without end), and kills itself at a call of the system (0: at none).
+// With CAIRN_FLASH_LIMIT in the environment it takes no more than these bytes, for states of changing sizes.
 // With the tool CAIRN ("": none) it starts an agent. It goes back by BACK steps before it goes on.
 // A line each:
 //   resumed STEP memory | resumed STEP disk | resumed none
 //   back STEP                it has gone back to it
 //   saved STEP               that is in memory
+//   peak BYTES               with a limit: most that the file system of MEMORY has had in use at any call
 //   closed CALLS             it has come to its end, with so many calls of the system
 // It goes when its parent goes.
 #include <sys/prctl.h>
@@ -13,9 +15,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -49,11 +53,21 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
   options.disk.keep = cairn::keep::latest(2);
   options.start_agent = !cairn.empty();
   options.agent_program = cairn;
+  const char* const limit = std::getenv("CAIRN_FLASH_LIMIT");
+  if (limit != nullptr) {
+    options.memory_bytes = std::strtoull(limit, nullptr, 10);
+    calls->watch(std::filesystem::path(memory).parent_path());
+  }
+  const auto state_at = [&](std::uint64_t at) {
+    constexpr std::size_t kMiB = (std::size_t{1} << 20) / sizeof(std::uint64_t);
+    return limit == nullptr ? cairn::flash::state_at(at)
+                            : cairn::flash::state_at(at, (3 + at * 5 % 9) * kMiB);
+  };
   cairn::FlashCheckpointer run(root, options, context);
   std::uint64_t step = 0;
   if (std::optional<cairn::FlashResumed> resumed = run.resume({"state"})) {
     step = resumed->step;
-    if (resumed->loaded.take<cairn::Tree>("state") != cairn::flash::state_at(step)) {
+    if (resumed->loaded.take<cairn::Tree>("state") != state_at(step)) {
       throw std::runtime_error("wrong bytes in step " + std::to_string(step));
     }
     const bool is_from_memory = resumed->from == cairn::ResumedFrom::memory;
@@ -68,13 +82,16 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
     say("resumed none");
   }
   for (const std::uint64_t begin = step; steps == 0 || step < begin + steps; ++step) {
-    const cairn::Tree state = cairn::flash::state_at(step);
+    const cairn::Tree state = state_at(step);
     const cairn::FlashResponse response = run.save(step, {{"state", state}});
     if (response.was_skipped()) {
       continue;
     }
     try {
       response.wait_in_memory();
+      if (limit != nullptr) {
+        response.wait();  // What is being copied would have steps skipped.
+      }
       say("saved " + std::to_string(step));
     } catch (const cairn::Error& error) {
       if (error.code() != std::errc::no_space_on_device) {
@@ -83,6 +100,9 @@ void train(const char* memory, const char* root, std::uint64_t disk_every, std::
     }
   }
   run.close();
+  if (limit != nullptr) {
+    say("peak " + std::to_string(calls->peak_bytes()));
+  }
   say("closed " + std::to_string(calls->calls()));
 }
 

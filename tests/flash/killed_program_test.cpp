@@ -230,6 +230,33 @@ TEST_F(KilledPrograms, KeepTheirDiskWhereNoImageFitsIntoTheMemory) {
   EXPECT_EQ(load(root() / "4", {}, *context_), state_at(4));
 }
 
+/// Sizes change, and the files of images that are given up are kept for the next ones; twice, the second time with what
+/// the first program has left.
+TEST_F(KilledPrograms, TakeNoMoreThanTheirLimitAtAnyMoment) {
+  constexpr std::uint64_t kLimit = std::uint64_t{24} << 20;
+  const std::string run = "CAIRN_FLASH_LIMIT=" + std::to_string(kLimit) + " \"$@\" 20 0";
+  const std::string script =
+      "mount -t tmpfs -o size=200m none " + above_->path().native() + " && " + run + " && " + run;
+  const std::vector<std::string> said =
+      apart("exec unshare --mount --fork --kill-child sh -c '" + script + "' sh \"$@\"",
+            {CAIRN_FLASHER, memory(), root(), "1000000"})
+          ->finish();
+  if (said.empty()) {
+    GTEST_SKIP() << "this user may mount no tmpfs";
+  }
+
+  EXPECT_EQ(number_behind("saved ", said), 39u);
+  std::size_t peaks = 0;
+  for (const std::string& line : said) {
+    if (line.starts_with("peak ")) {
+      ++peaks;
+      EXPECT_LE(std::stoull(line.substr(5)), kLimit);
+      EXPECT_GE(std::stoull(line.substr(5)), std::uint64_t{18} << 20) << "a large one and the next";
+    }
+  }
+  EXPECT_EQ(peaks, 2u);
+}
+
 /// The files of images are used again; small ones need memory that others may have taken.
 TEST_F(KilledPrograms, GoOnWhereOthersHaveFilledTheMemory) {
   const std::string above = above_->path().native();

@@ -309,6 +309,44 @@ TEST_F(MemoryRoots, LetGoOfWhatIsNotUsedForLong) {
   EXPECT_EQ(held->mapped_files(), 0u);
 }
 
+TEST_F(MemoryRoots, LetGoOfWhatIsRemoved) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  const std::function<void()> drop = [&] { held->drop_spare(); };
+  const std::function<void()> trim = [&] {
+    StagedDirectory staged = stage("2");  // It looks at what is spare.
+    held->trim(0);
+  };
+  const std::function<void()> lose = [&] {
+    std::filesystem::remove_all(root_ / ".cairn-spare");
+    std::filesystem::create_directory(root_ / ".cairn-spare");
+    held->drop_removed();
+  };
+  for (const auto& act : {drop, trim, lose}) {
+    save("1", 'a');
+    remove("1");
+    EXPECT_EQ(held->mapped_files(), 1u);
+
+    act();
+
+    EXPECT_EQ(held->mapped_files(), 0u);
+  }
+}
+
+TEST_F(MemoryRoots, KeepWhatWasRemovedWhileSomebodyFillsIt) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  StagedDirectory staged = stage("1");
+  std::unique_ptr<io::NewFile> file = create_file(staged);
+  staged.abandon();
+  held->drop_spare();
+  EXPECT_EQ(held->mapped_files(), 1u);
+  std::fill(file->memory().begin(), file->memory().end(), std::byte{'x'});
+
+  file.reset();
+  held->drop_removed();
+
+  EXPECT_EQ(held->mapped_files(), 0u);
+}
+
 TEST_F(MemoryRoots, AreMadeReadyForTheSavesToCome) {
   save("1", 'a');
   const std::shared_ptr<MemoryRoot> held = claim();

@@ -20,8 +20,8 @@ namespace cairn::io {
 /// Keeps files of a tmpfs mapped from one use to the next. A page that is mapped already costs nothing; to map it anew
 /// takes longer than to copy its bytes.
 ///
-/// A file that is mapped keeps its memory, also when it has lost its names. So what nobody has used for some rounds is
-/// let go of. Files must not grow while they are here; they may be cut.
+/// A file that is mapped keeps its memory, also when it has lost its names. So what was removed is let go of, and what
+/// nobody has used for some rounds. Files must not grow while they are here; they may be cut.
 /// Threads: every method may be called from any thread.
 class MappedFiles {
  public:
@@ -42,6 +42,8 @@ class MappedFiles {
   /// files are filled.
   void make_ready();
 
+  /// Lets go of files that have no name any more, but for those that are in use.
+  void drop_removed();
   /// Begins a round: lets go of what was not mapped in the last `kRounds`.
   void begin_round();
   [[nodiscard]] std::size_t count() const;
@@ -53,6 +55,7 @@ class MappedFiles {
   using Key = std::pair<std::uint64_t, std::uint64_t>;  // Of a FileId.
 
   struct Entry {
+    FileHandle file;  // Says whether it has a name; not open: nobody knows.
     std::shared_ptr<const std::span<std::byte>> memory;  // Null where it cannot be mapped.
     std::shared_ptr<void> hold;                          // Of devices: goes before the memory.
     MemoryHook pin;                                      // Still to be called.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/mapped_files.hpp"
@@ -54,11 +56,16 @@ class MemoryRoot {
   ///
   /// Errors: as ProgramClaim::renew.
   void begin();
-  /// Says how many bytes of files the checkpoints to come may have, each of them.
-  void allow(std::uint64_t bytes) noexcept { allowed_bytes_ = bytes; }
-  [[nodiscard]] std::uint64_t allowed_bytes() const noexcept { return allowed_bytes_; }
-  /// Returns how many the files have that the last one was to have; a file that was refused is one of them.
-  [[nodiscard]] std::uint64_t asked_bytes() const noexcept { return asked_bytes_; }
+  /// Says how many bytes of memory each of the checkpoints to come may take, spare files included, which go beyond
+  /// that.
+  void allow(std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t allowed_bytes() const;
+  /// Returns how many the files of the last one take; a file that was refused is one of them.
+  [[nodiscard]] std::uint64_t asked_bytes() const;
+  /// A file of so many bytes is about to be made, and spare ones give way to it.
+  ///
+  /// Errors: ENOSPC beyond what is allowed.
+  void reserve(const std::filesystem::path& file, std::uint64_t bytes);
   /// Creates a file that is filled where it lies: of a spare one, where there is one that is large enough. Where there
   /// is no memory left, spare files give theirs back first.
   ///
@@ -78,8 +85,10 @@ class MemoryRoot {
   /// As io::MappedFiles::make_ready.
   void make_ready() { mappings_.make_ready(); }
   /// Lets go of spare files beyond these bytes: no save will want them.
-  void trim(std::uint64_t most_bytes) { spare_.trim(most_bytes); }
-  void drop_spare() { spare_.clear(); }
+  void trim(std::uint64_t most_bytes);
+  void drop_spare();
+  /// Gives back the memory of files that were removed, by whomever.
+  void drop_removed() { mappings_.drop_removed(); }
   [[nodiscard]] std::uint64_t spare_bytes() const { return spare_.bytes(); }
   [[nodiscard]] std::size_t mapped_files() const { return mappings_.count(); }
   /// As ProgramClaim::end.
@@ -88,6 +97,8 @@ class MemoryRoot {
  private:
   struct Table;
   void map(const io::Directory& directory, const std::string& name);
+  void ask(const std::filesystem::path& file, std::uint64_t bytes);
+  void make_way();
 
   using Key = std::pair<std::uint64_t, std::uint64_t>;  // Of a FileId.
 
@@ -100,8 +111,10 @@ class MemoryRoot {
   SpareFiles spare_;
   io::MappedFiles mappings_;
   std::atomic<std::uint64_t> prepared_{0};  // Names the next one.
-  std::atomic<std::uint64_t> allowed_bytes_{std::numeric_limits<std::uint64_t>::max()};
-  std::atomic<std::uint64_t> asked_bytes_{0};
+  mutable Mutex mutex_;
+  std::uint64_t allowed_bytes_ CAIRN_GUARDED_BY(mutex_) = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t asked_bytes_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t prepared_bytes_ CAIRN_GUARDED_BY(mutex_) = 0;  // Of the spare file that is being made.
 };
 
 }  // namespace cairn::store
