@@ -2,7 +2,6 @@
 #include "cairn/handlers/array_rules.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -14,93 +13,14 @@
 
 #include "cairn/base/error.hpp"
 
-#include "formats/internal/index.hpp"
+#include "handlers/internal/path_pattern.hpp"
 
 namespace cairn {
 namespace {
 
-constexpr std::string_view kAnyKeys = "**";
+using detail::likeness;
 
-/// The keys of a path or a pattern, as they are written; none of an empty one.
-std::vector<std::string_view> keys_of(std::string_view path) {
-  std::vector<std::string_view> keys;
-  while (!path.empty()) {
-    const std::size_t end = std::min(path.find('/'), path.size());
-    keys.push_back(path.substr(0, end));
-    path.remove_prefix(std::min(end + 1, path.size()));
-  }
-  return keys;
-}
-
-/// Returns whether a key is one that the pattern of a key stands for.
-bool matches_key(std::string_view pattern, std::string_view key) {
-  constexpr std::size_t kNone = std::string_view::npos;
-  std::size_t p = 0;
-  std::size_t k = 0;
-  std::size_t star =
-      kNone;  // The last '*' that was met, and the characters that it has taken end before `taken`.
-  std::size_t taken = 0;
-  while (k < key.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = k;
-    } else if (p < pattern.size() && pattern[p] == key[k]) {
-      ++p;
-      ++k;
-    } else if (star != kNone) {
-      p = star + 1;
-      k = ++taken;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == kNone;
-}
-
-/// In time that is the product of both lengths, whatever the pattern is.
-bool matches(std::string_view pattern, const std::vector<std::string_view>& keys) {
-  std::vector<bool> reached(keys.size() +
-                            1);  // Whether the pattern so far stands for the first so many keys.
-  reached[0] = true;
-  for (const std::string_view part : keys_of(pattern)) {
-    std::vector<bool> next(reached.size());
-    for (std::size_t i = 0; i < reached.size(); ++i) {
-      if (part == kAnyKeys) {
-        next[i] = reached[i] || (i > 0 && next[i - 1]);
-      } else {
-        next[i] = i > 0 && reached[i - 1] && matches_key(part, keys[i - 1]);
-      }
-    }
-    reached = std::move(next);
-  }
-  return reached.back();
-}
-
-/// In how many letters two texts agree from the front, and then from the back, whatever their case is.
-std::size_t likeness(std::string_view a, std::string_view b) {
-  const auto is_same = [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); };
-  const auto [front, unused] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), is_same);
-  const auto same = static_cast<std::size_t>(front - a.begin());
-  a.remove_prefix(same);
-  b.remove_prefix(same);
-  const auto [back, also_unused] = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend(), is_same);
-  return same + static_cast<std::size_t>(back - a.rbegin());
-}
-
-void check_pattern(std::string_view pattern) {
-  const auto refuse = [pattern](std::string_view why) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("the pattern '{}' of a rule for arrays {}", pattern, why));
-  };
-  if (pattern.starts_with('/') || pattern.ends_with('/') || pattern.find("//") != std::string_view::npos) {
-    refuse("has an empty key");
-  }
-  for (const std::string_view key : keys_of(pattern)) {
-    if (key != kAnyKeys && key.find(kAnyKeys) != std::string_view::npos) {
-      refuse("has '**' in a key, where it must be all of it");
-    }
-  }
-}
+constexpr std::string_view kWhose = "a rule for arrays";
 
 void check_form(const ArrayRules::Rule& rule) {
   const ArrayForm& form = rule.form;
@@ -141,21 +61,26 @@ ArrayRules& ArrayRules::add_for(std::string checkpointable, std::string pattern,
 }
 
 ArrayRules& ArrayRules::append(Rule rule) {
-  check_pattern(rule.pattern);
+  static_cast<void>(detail::PathPattern(rule.pattern, kWhose));  // For its refusal.
   check_form(rule);
   rules_.push_back(std::move(rule));
   return *this;
 }
 
 ArrayRules::Use::Use(const ArrayRules& rules)
-    : rules_(rules.rules().begin(), rules.rules().end()), outcomes_(rules_.size()) {}
+    : rules_(rules.rules().begin(), rules.rules().end()), outcomes_(rules_.size()) {
+  std::vector<detail::PathPattern> patterns;
+  for (const Rule& rule : rules_) {
+    patterns.emplace_back(rule.pattern, kWhose);
+  }
+  patterns_ = std::make_shared<const std::vector<detail::PathPattern>>(std::move(patterns));
+}
 
 ArrayForm ArrayRules::Use::form_of(std::string_view checkpointable, std::string_view path) {
-  const std::vector<std::string_view> keys = keys_of(path);
   ArrayForm form;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
-    if ((rule.checkpointable && *rule.checkpointable != checkpointable) || !matches(rule.pattern, keys)) {
+    if ((rule.checkpointable && *rule.checkpointable != checkpointable) || !(*patterns_)[i].matches(path)) {
       note_nearest(rule, checkpointable, path, outcomes_[i]);
       continue;
     }

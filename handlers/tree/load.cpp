@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/array/shape.hpp"
 #include "cairn/array_store/file_layout.hpp"
@@ -30,6 +31,7 @@
 #include "handlers/internal/array_files.hpp"
 #include "index_names.hpp"
 #include "numbers.hpp"
+#include "renamed_index.hpp"
 #include "selection.hpp"
 
 namespace cairn {
@@ -290,15 +292,30 @@ Awaitable<Tree> read_planned(LoadContext context, formats::Index index, detail::
   co_return tree;
 }
 
+/// Does something, and adds sentences to what it throws.
+template <class Work>
+void add_sentences(const std::vector<std::string>& sentences, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (sentences.empty()) {
+      throw;
+    }
+    throw Error(error.code(), fmt::format("{}; {}", error.detail(), fmt::join(sentences, "; ")));
+  }
+}
+
 /// Opens the index of what is stored.
 // outlives: read awaits it.
 Awaitable<formats::Index> open_stored(LoadContext context,
                                       std::shared_ptr<const array_store::FileLayout> layout,
-                                      TreeLoadOptions options, const std::optional<AbstractTree>& wanted) {
+                                      TreeLoadOptions options, const std::optional<AbstractTree>& wanted,
+                                      std::vector<std::string>& unused_renames) {
   array_store::OpenOptions how = open_options(context, options);
   how.layout = std::move(layout);
   const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
-  if (options.partial && wanted && how.layout != nullptr) {
+  const bool has_own_names = options.rename.empty() && options.separator.empty();
+  if (options.partial && wanted && how.layout != nullptr && has_own_names) {
     std::function<void()> find_names = [&] {
       if (std::optional<AbstractTree> known = target ? target->wants_in_any_case() : wanted) {
         known->materialise();
@@ -309,6 +326,11 @@ Awaitable<formats::Index> open_stored(LoadContext context,
   }
   Awaitable<formats::Index> opening = array_store::open_index(stored_files(context), std::move(how));
   formats::Index index = co_await std::move(opening);
+  std::function<void()> rename = [&] { index = detail::renamed_index(index, options, unused_renames); };
+  co_await context.run(std::move(rename));
+  for (const std::string& sentence : unused_renames) {
+    context.add_problem(sentence);
+  }
   if (options.leave_out) {
     tell_left_out(context, index);
   }
@@ -321,7 +343,8 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
   const TreeLoadOptions options = options_of(context);
   const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
   const ObjectReader objects{layout_of(context, layouts, options), &options, nullptr};
-  formats::Index index = co_await open_stored(context, objects.layout, options, wanted);
+  std::vector<std::string> unused_renames;
+  formats::Index index = co_await open_stored(context, objects.layout, options, wanted, unused_renames);
   detail::Selection selection;
   array_store::ReadPlan plan;
   MemberDifferences differences;
@@ -330,7 +353,7 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
   std::function<void()> make_plan = [&] {
     plan = array_store::plan_read(index, arrays_of(selection), array_read_options(context), *files);
   };
-  std::function<void()> make_selection = [&] {
+  const auto select = [&] {
     if (target) {
       if (options.members_may_differ) {
         target->allow_differences(&differences);
@@ -353,6 +376,7 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
       make_plan();
     }
   };
+  std::function<void()> make_selection = [&] { add_sentences(unused_renames, select); };
   co_await context.run(std::move(make_selection));
   if (!is_located) {
     index = co_await array_store::locate_wanted(files, objects.layout, index, arrays_of(selection),
@@ -372,7 +396,10 @@ Awaitable<AbstractTree> read_metadata(LoadContext context, array_store::FileLayo
   const TreeLoadOptions options = options_of(context);
   array_store::OpenOptions how = open_options(context, options);
   how.layout = layout_of(context, layouts, options);
-  formats::Index index = co_await array_store::open_index(stored_files(std::move(context)), std::move(how));
+  formats::Index index = co_await array_store::open_index(stored_files(context), std::move(how));
+  std::vector<std::string> unused;
+  std::function<void()> rename = [&] { index = detail::renamed_index(index, options, unused); };
+  co_await context.run(std::move(rename));
   co_return AbstractTree(std::move(index));
 }
 

@@ -100,6 +100,15 @@ CLI::Validator size_in_bytes() {
           ""};
 }
 
+CLI::Validator rename_words() {
+  return {[](std::string& text) -> std::string {
+            return std::count(text.begin(), text.end(), '=') == 1
+                       ? ""
+                       : fmt::format("'{}' is not a pattern, a '=' and what becomes of its paths", text);
+          },
+          ""};
+}
+
 CLI::Validator one_of(std::vector<std::string> words) {
   return {[words = std::move(words)](std::string& text) -> std::string {
             if (std::find(words.begin(), words.end(), text) == words.end()) {

@@ -23,6 +23,9 @@ namespace cairn::cli {
 /// A number of bytes above 0, such as "300", "64KiB" or "5g". All units are powers of 1024.
 [[nodiscard]] CLI::Validator size_in_bytes();
 
+/// A pattern of paths and what becomes of those, with a '=' between them.
+[[nodiscard]] CLI::Validator rename_words();
+
 /// One of these words.
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
 

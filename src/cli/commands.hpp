@@ -71,7 +71,9 @@ struct Arguments {
   bool other_hosts = false;         ///< recover --other-hosts.
   std::filesystem::path other;      ///< diff: the second; export, reshard, copy: the target.
   bool overwrites = false;          ///< copy --overwrite.
-  std::optional<double> tolerance;  ///< diff --tolerance.
+  std::vector<std::string> renames;  ///< diff and export --rename, "P=Q".
+  std::vector<std::string> strips;   ///< diff and export --strip.
+  std::optional<double> tolerance;   ///< diff --tolerance.
   bool metadata_only = false;       ///< diff --metadata.
   PruneArguments prune;
   ExportArguments exporting;

@@ -101,6 +101,18 @@ CheckpointMetadata describe(const std::filesystem::path& path, const std::string
   return metadata;
 }
 
+Renames renames_of(const std::vector<std::string>& renames, const std::vector<std::string>& strips) {
+  std::vector<Rename> made;
+  for (const std::string& text : renames) {
+    const std::size_t sign = text.find('=');
+    made.emplace_back(text.substr(0, sign), text.substr(sign + 1));
+  }
+  for (const std::string& prefix : strips) {
+    made.emplace_back(prefix + ".**", "**");
+  }
+  return made;
+}
+
 std::uint64_t total_bytes(const CheckpointMetadata& metadata) {
   std::uint64_t bytes = 0;
   for (const auto& [name, item] : metadata) {

@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/core/load.hpp"
+#include "cairn/handlers/renames.hpp"
 #include "cairn/tools/array_reader.hpp"
 
 #include "cli/output.hpp"
@@ -21,6 +23,10 @@ namespace cairn::cli {
 /// Errors: as checkpointables_metadata.
 [[nodiscard]] CheckpointMetadata describe(const std::filesystem::path& path, const std::string& layout,
                                           const std::string& name = {});
+
+/// Returns what --rename and --strip ask for; each rename has a '='.
+[[nodiscard]] Renames renames_of(const std::vector<std::string>& renames,
+                                 const std::vector<std::string>& strips);
 
 /// The bytes of all checkpointables.
 [[nodiscard]] std::uint64_t total_bytes(const CheckpointMetadata& metadata);

@@ -114,6 +114,7 @@ void write_comparison(JsonWriter json, const Arguments& arguments, const Checkpo
 CheckpointDiff compare_with_bar(const Arguments& arguments) {
   ProgressBar bar(stderr);
   DiffOptions options;
+  options.rename = renames_of(arguments.renames, arguments.strips);
   options.compares_values = !arguments.metadata_only;
   options.tolerance = arguments.tolerance;
   options.progress = [&bar](std::uint64_t done_bytes, std::uint64_t total_bytes) {

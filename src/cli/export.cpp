@@ -69,6 +69,7 @@ int export_arrays(const Arguments& arguments, Output& out) {
   }
   ExportOptions options;
   options.checkpointable = arguments.name;
+  options.rename = renames_of(arguments.renames, arguments.strips);
   options.separator = arguments.exporting.separator;
   options.max_file_bytes = arguments.exporting.max_file_bytes;
   options.first_names_only = arguments.exporting.first_names_only;

@@ -107,6 +107,9 @@ bool is_message_export(const Arguments& arguments) {
 
 int export_message(const Arguments& arguments, Output& out) {
   require_free(arguments.other);
+  if (!arguments.renames.empty() || !arguments.strips.empty()) {
+    refuse_export("--rename and --strip are for arrays; messages and records have no paths");
+  }
   const bool is_records = arguments.other.extension() == ".records";
   if (is_records && !is_records_file(arguments.path)) {
     refuse_export(fmt::format("{} is not a file of records", arguments.path.string()));

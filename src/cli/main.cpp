@@ -63,6 +63,22 @@ void add_path(CLI::App& command, Arguments& arguments) {
   add_layout(command, arguments);
 }
 
+void add_renames(CLI::App& command, Arguments& arguments) {
+  command
+      .add_option(
+          "--rename", arguments.renames,
+          "Call paths that match a pattern otherwise: 'module.**=**', 'model/**=network/model/**'. May be "
+          "given several times; the first that matches a path counts")
+      ->type_name("P=Q")
+      ->allow_extra_args(false)
+      ->transform(cairn::cli::rename_words());
+  command
+      .add_option("--strip", arguments.strips,
+                  "Leave P and a point out where names begin so: --rename 'P.**=**'")
+      ->type_name("P")
+      ->allow_extra_args(false);
+}
+
 CLI::App* add_ls(CLI::App& app, Arguments& arguments) {
   CLI::App* ls = add_command(
       app, "ls", "List the checkpointables of a checkpoint, or the checkpoints of a directory", arguments);
@@ -139,6 +155,7 @@ CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
           "Treat numbers that differ by at most this as equal, and NaNs too (default: compare every bit)")
       ->transform(cairn::cli::number(0))
       ->excludes(metadata);
+  add_renames(*diff, arguments);
   add_layout(*diff, arguments);
   return diff;
 }
@@ -173,6 +190,7 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
       ->transform(cairn::cli::size_in_bytes());
   command->add_flag("--first-names", arguments.exporting.first_names_only,
                     "Write an array that has several names (tied weights) under its first name only");
+  add_renames(*command, arguments);
   add_layout(*command, arguments);
   return command;
 }

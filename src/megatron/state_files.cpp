@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/error.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "megatron/unique_key.hpp"
@@ -70,10 +71,15 @@ StoredDict stored_dict(const formats::Index& index) {
 }
 
 std::shared_ptr<const array_store::FileLayout> layout_of(const LoadContext& context) {
+  const auto* options = context.option<TreeLoadOptions>();
+  if (options != nullptr && !(options->rename.empty() && options->separator.empty())) {
+    throw Error(Errc::invalid_argument,
+                "TreeLoadOptions::rename and separator are for trees: a state dict is loaded by the keys of "
+                "its tensors");
+  }
   if (context.file_bytes(array_store::kIndexFile)) {
     return nullptr;
   }
-  const auto* options = context.option<TreeLoadOptions>();
   const std::vector<std::string> files = context.files();
   return array_store::find_layout(files, {}, options != nullptr ? options->layout : std::string());
 }

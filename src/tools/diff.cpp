@@ -65,17 +65,23 @@ std::string title_of(const std::string& item, const std::string& path) {
 }
 
 /// Returns what a description tells apart. Ownership: refers to its values.
-Leaves leaves_of(const Description& description, bool is_foreign) {
-  Leaves leaves;
+Leaves leaves_of(const Description& description, bool is_foreign, Renames::Use& renames) {
+  std::vector<std::string> paths;
+  std::vector<Leaf> found;
   const auto add = [&](std::string path, std::string kind, const DescribedValue* value, AbstractArray array) {
-    std::string key = shown_path(path, is_foreign);
-    leaves.emplace(std::move(key), Leaf{std::move(path), std::move(kind), value, std::move(array)});
+    paths.push_back(path);
+    found.push_back(Leaf{std::move(path), std::move(kind), value, std::move(array)});
   };
   for (const ArrayEntry& array : description.arrays) {
     add(std::string(array.name), "array", nullptr, AbstractArray(array.shape, array.dtype));
   }
   for (const DescribedValue& value : description.values) {
     add(value.name, value.kind, &value, {});
+  }
+  const std::vector<std::string> renamed = renames.apply(paths);
+  Leaves leaves;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    leaves.emplace(shown_path(renamed[i], is_foreign), std::move(found[i]));
   }
   return leaves;
 }
@@ -213,7 +219,7 @@ std::map<std::pair<std::string, std::size_t>, const DescribedPart*> by_name(
 class Comparer {
  public:
   Comparer(CheckpointView a, CheckpointView b, const DiffOptions& options)
-      : a_(std::move(a)), b_(std::move(b)), options_(options) {}
+      : a_(std::move(a)), b_(std::move(b)), options_(options), renames_(options.rename) {}
 
   CheckpointDiff run();
 
@@ -244,6 +250,7 @@ class Comparer {
   const CheckpointView a_;
   const CheckpointView b_;
   const DiffOptions& options_;
+  Renames::Use renames_;
   CheckpointDiff result_;
   std::vector<ArrayPairs> arrays_;
   std::uint64_t total_bytes_ = 0;
@@ -254,6 +261,7 @@ CheckpointDiff Comparer::run() {
   for (const ItemPair& item : pair_items()) {
     compare_item(item);
   }
+  renames_.require_used();
   compare_arrays();
   return std::move(result_);
 }
@@ -301,7 +309,7 @@ void Comparer::compare_item(const ItemPair& item) {
   const std::optional<Files> files_b = b_.files(item.name_b);
   const Description described_a = a.description();
   const Description described_b = b.description();
-  if (has_same_files(files_a, files_b)) {
+  if (options_.rename.empty() && has_same_files(files_a, files_b)) {
     result_.arrays += described_a.arrays.size();
     result_.same_files_bytes += a.bytes;
     return;
@@ -312,7 +320,8 @@ void Comparer::compare_item(const ItemPair& item) {
     return;
   }
   if (is_described) {
-    compare_leaves(item, leaves_of(described_a, a_.is_foreign()), leaves_of(described_b, b_.is_foreign()));
+    Leaves of_a = leaves_of(described_a, a_.is_foreign(), renames_);
+    compare_leaves(item, of_a, leaves_of(described_b, b_.is_foreign(), renames_));
   }
   if (files_a && files_b && !described_a.parts.empty() && !described_b.parts.empty()) {
     compare_parts(item, described_a.parts, described_b.parts, *files_a, *files_b);

@@ -76,6 +76,20 @@ void require_different_names(const std::vector<ExportedArray>& arrays) {
   }
 }
 
+/// Gives the arrays of a plan the names that other programs see.
+void name_arrays(ExportPlan& plan, const ExportOptions& options) {
+  std::vector<std::string> paths;
+  for (const ExportedArray& array : plan.arrays) {
+    paths.push_back(array.path);
+  }
+  Renames::Use renames(options.rename);
+  paths = renames.apply(paths);
+  renames.require_used();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    plan.arrays[i].name = exported_name(plan.checkpointable, paths[i], options.separator);
+  }
+}
+
 formats::TensorSpec spec_of(const ExportedArray& array) {
   return {array.name, array.dtype, array.shape};
 }
@@ -234,10 +248,9 @@ ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& 
       plan.aliases.emplace_back(array.name);
       continue;
     }
-    plan.arrays.push_back({std::string(array.name),
-                           exported_name(plan.checkpointable, array.name, options.separator), array.dtype,
-                           array.shape, array.bytes});
+    plan.arrays.push_back({std::string(array.name), "", array.dtype, array.shape, array.bytes});
   }
+  name_arrays(plan, options);
   for (const DescribedValue& value : description.values) {
     plan.left_out.push_back(value.name);
   }

@@ -80,6 +80,27 @@ Tree weights(std::vector<float> values) {
   return {{"params", {{"w", Array::adopt(std::move(values))}}}, {"step", 100}};
 }
 
+TEST_F(CliDiff, ComparesWhatIsCalledOtherwise) {
+  save("a", {{"module.w", std::vector<float>{1, 2}}, {"step", 1}});
+  save("b", {{"w", std::vector<float>{1, 3}}, {"steps", 1}});
+
+  const json found = differences({"--strip", "module", "--rename", "steps=step"});
+
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0]["name"], "model/w");
+  EXPECT_EQ(found[0]["differing"], 1);
+}
+
+TEST_F(CliDiff, RefusesARenameThatMatchesNothing) {
+  save("a", {{"w", 1}});
+  save("b", {{"w", 1}});
+
+  const CliResult result = diff({"--strip", "module"});
+
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("the rename 'module.**=**' matches no path that is stored"));
+}
+
 TEST_F(CliDiff, FindsNoneBetweenEqualCheckpoints) {
   testing::save_example(directory_ / "a");
   testing::save_example(directory_ / "b");

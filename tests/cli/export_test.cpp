@@ -157,6 +157,37 @@ TEST_F(ExportTest, WritesAnArrayUnderEachOfItsNamesUnlessToldOtherwise) {
   EXPECT_EQ(answer["aliases_left_out"], nlohmann::json({"head"}));
 }
 
+TEST_F(ExportTest, CallsArraysAsItIsTold) {
+  save(source_, Tree{{"model", {{"w", counted({2})}}}, {"module.b.w", counted({3})}, {"step", counted({})}});
+
+  const testing::CliResult result =
+      run("out.safetensors",
+          {"--rename", "model/**=net/**", "--rename", "s*p=at_*", "--strip", "module", "--separator", "."});
+
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(load(folder_ / "out.safetensors"),
+            (Tree{{"net.w", counted({2})}, {"b.w", counted({3})}, {"at_te", counted({})}}));
+}
+
+TEST_F(ExportTest, RefusesRenamesThatAreWrong) {
+  save(source_, Tree{{"module.w", counted({2})}, {"w", counted({3})}});
+
+  const auto refusal = [this](const std::vector<std::string>& options, int status) {
+    const testing::CliResult result = run("out.safetensors", options);
+    EXPECT_EQ(result.status, status);
+    return result.err;
+  };
+
+  EXPECT_THAT(refusal({"--strip", "modle"}, 1),
+              HasSubstr("the rename 'modle.**=**' matches no path that is stored; the nearest: 'module.w'"));
+  EXPECT_THAT(refusal({"--strip", "module"}, 1), HasSubstr("'module.w' and 'w' would both become 'w'"));
+  EXPECT_THAT(refusal({"--rename", "w"}, 2),
+              HasSubstr("'w' is not a pattern, a '=' and what becomes of its paths"));
+  EXPECT_THAT(refusal({"--rename", "a**=b"}, 1),
+              HasSubstr("the pattern 'a**' of a rename has '**' in a key"));
+  EXPECT_THAT(names(), ElementsAre("checkpoint"));
+}
+
 TEST_F(ExportTest, TakesTheCheckpointableThatIsNamed) {
   save_checkpointables(source_, {{"model", Tree{{"w", counted({2})}}}, {"other", Tree{{"v", counted({3})}}}});
 

@@ -135,6 +135,14 @@ TEST_F(TorchDist, IsTheSameSavedByCairn) {
   }
 }
 
+TEST_F(TorchDist, IsNotLoadedUnderOtherNames) {
+  StateDictLoadOptions options;
+  options.load.handler_options.set(TreeLoadOptions::renamed({}, "."));
+
+  EXPECT_THAT([&] { load(flat_state(whole(older()), 0, 1, 1, false), older(), options, *context_); },
+              Fails(Errc::invalid_argument, HasSubstr("separator are for trees")));
+}
+
 TEST_F(TorchDist, HasObjects) {
   const std::vector<LoadEnd> ends = load_on(
       [](std::uint32_t rank) -> StateDict {

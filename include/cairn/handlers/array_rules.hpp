@@ -17,6 +17,10 @@
 
 namespace cairn {
 
+namespace detail {
+class PathPattern;
+}
+
 /// How arrays are stored that a rule is about. What it does not say, an earlier rule says or the options of the save.
 struct ArrayForm {
   ArrayForm() = default;
@@ -148,6 +152,7 @@ class ArrayRules::Use final : public OptionUse {
                            Outcome& outcome);
 
   std::vector<Rule> rules_;
+  std::shared_ptr<const std::vector<detail::PathPattern>> patterns_;
   std::vector<Outcome> outcomes_;
 };
 

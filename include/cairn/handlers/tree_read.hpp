@@ -145,11 +145,22 @@ void read_map(const Tree& tree, T& value, TreeReader& at) {
   T before =
       std::move(value);  // What has the same key stays where it is, and keeps members that are not stored.
   value.clear();
-  for (const auto& [text, child] : map_of(tree, at.path)) {
+  const auto read_one = [&](const std::string& text, const Tree& child) {
     const PathKey name(at.path, text);
     const auto key = read_key<typename T::key_type>(text, at.path);
     value.insert(before.extract(key));
     read_value(child, value[key], at);
+  };
+  if constexpr (TreeInteger<typename T::key_type>) {
+    if (tree.is_list()) {  // Layers 0, 1 and so on that were a flat map's, where those of another file have gaps.
+      for (std::size_t i = 0; i < tree.size(); ++i) {
+        read_one(std::to_string(i), tree[i]);
+      }
+      return;
+    }
+  }
+  for (const auto& [text, child] : map_of(tree, at.path)) {
+    read_one(text, child);
   }
 }
 

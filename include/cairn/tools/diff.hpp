@@ -12,6 +12,7 @@
 #include "cairn/api/context.hpp"
 #include "cairn/array_store/file_layout.hpp"
 #include "cairn/core/load.hpp"
+#include "cairn/handlers/renames.hpp"
 
 namespace cairn {
 
@@ -53,6 +54,8 @@ struct DiffOptions {
   /// Layouts of the caller's by which files of other programs were described.
   array_store::FileLayouts layouts;
 
+  /// Other paths for the leaves of both, by which they are then compared. Each pattern has to match one.
+  Renames rename;
   /// Compare values, too, which reads all arrays of equal form whose files have other hashes.
   bool compares_values = true;
   /// How far numbers may lie apart that count as equal, and NaN then equals NaN: in trees and arrays, not in JSON.
@@ -78,7 +81,8 @@ struct CheckpointDiff {
 /// with any other, whatever their names. Checkpointables whose files have the same sizes and XXH3-128 hashes are equal
 /// and are not read; `verify` says whether the disk still has those bytes. What is read is verified.
 /// Memory:  of each of the two, two batches of 64 MiB.
-/// Errors:  as checkpointables_metadata; what keeps one of them from being read.
+/// Errors:  as checkpointables_metadata; what keeps one of them from being read; Errc::invalid_argument for a rename
+///          that is wrong, or matches nothing.
 /// Example: for (const auto& each : cairn::diff_checkpoints("run/100", "run/200").differences) …
 [[nodiscard]] CheckpointDiff diff_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b,
                                               const DiffOptions& options = {},

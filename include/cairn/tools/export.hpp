@@ -12,6 +12,7 @@
 #include "cairn/array/shape.hpp"
 #include "cairn/array_store/file_layout.hpp"
 #include "cairn/core/load.hpp"
+#include "cairn/handlers/renames.hpp"
 
 namespace cairn {
 
@@ -20,6 +21,8 @@ struct ExportOptions {
 
   /// The checkpointable whose arrays are exported. Empty: those of the only checkpointable that has arrays.
   std::string checkpointable;
+  /// Other paths for the arrays, before the separator joins their keys. Each pattern has to match one.
+  Renames rename;
   /// Stands between the keys of a path, in the names that other programs see.
   std::string separator = "/";
   /// Make a folder as Hugging Face has it, of files and an index when there are several. Default: a single file.
@@ -61,8 +64,8 @@ struct ExportPlan {
 /// Decides which arrays go into which safetensors file, and writes nothing. The name of a single file is empty.
 ///
 /// Errors: Errc::invalid_argument, naming the culprit: several checkpointables have arrays and none is named, or none
-///         has any; two arrays would have one name; the names do not fit into the header of a single file. What keeps
-///         the checkpointable from being described.
+///         has any; two arrays would have one name; a rename is wrong, or matches nothing; the names do not fit into
+///         the header of a single file. What keeps the checkpointable from being described.
 [[nodiscard]] ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& options = {});
 
 /// Writes the arrays of a checkpointable, whole, to a safetensors file or a folder of them, for programs that know

@@ -86,7 +86,7 @@ formats::ForeignCatalogue part_of(const formats::Index& index, std::span<const W
     }
     const formats::IndexArray& stored = read.arrays[wanted_as].stored;
     if (part.arrays.empty() || last_array != stored.first_slice) {
-      part.arrays.push_back({std::string(stored.name), stored.dtype, Shape(stored.dims), {}});
+      part.arrays.push_back({formats::stored_path(index, stored), stored.dtype, Shape(stored.dims), {}});
     }
     last_array = stored.first_slice;
     const formats::IndexSlice slice = index.slice(stored, number - stored.first_slice);
@@ -177,7 +177,7 @@ StoredObject::StoredObject(const FileLayout& layout, const formats::Index& of,
     slice.name = fmt::format("{}: {}", of.path(), formats::shown(entry.name));
     bytes_ = formats::decode(bytes, slice, decoded_);
   }
-  describe(layout, of.path(), entry.name);
+  describe(layout, of.path(), formats::stored_path(of, of.array(entry)));
 }
 
 StoredObject::StoredObject(const FileLayout& layout, const std::string& source, std::string_view path,

@@ -37,7 +37,11 @@ struct ForeignDetails {
   std::vector<LeftOut> left_out;
   bool is_located = true;
   bool may_overlap = false;
+  std::vector<std::string> stored_paths;  ///< By the numbers of arrays, where they were renamed; else none.
 };
+
+/// Returns what an array, or an object, is called by the layout of its files.
+[[nodiscard]] std::string stored_path(const Index& index, const IndexArray& array);
 
 /// Checks a description, from whatever file it comes, and makes an index of it. Arrays of the same bytes become one
 /// array with several names. That slices tile their arrays, and that files have the bytes, is checked when they are

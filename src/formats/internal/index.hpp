@@ -102,6 +102,12 @@ struct IndexSlice {
   std::optional<std::uint32_t> crc32 = std::nullopt;  ///< Of all those bytes, where it is known.
 };
 
+/// An entry under another name.
+struct RenamedEntry {
+  std::string name;
+  IndexEntry entry;
+};
+
 /// A view of an `index.fb`: what a checkpointable's arrays and scalars are called, and where their bytes lie.
 ///
 /// Opening takes constant time, and a search for each alias. Columns are read where they lie; whatever an access
@@ -158,6 +164,11 @@ class Index {
   [[nodiscard]] const ForeignDetails* foreign() const noexcept { return foreign_.get(); }
   /// Returns the same index with other details: they have as many slices.
   [[nodiscard]] Index with_foreign(std::shared_ptr<const ForeignDetails> details) const;
+  /// Returns an index of these entries of it, and of new lists, of the same arrays and values.
+  ///
+  /// Shape:  sorted by name.
+  /// Errors: Errc::invalid_argument when two have one name, one lies below a leaf, or the names are too long.
+  [[nodiscard]] Index with_entries(const std::vector<RenamedEntry>& entries) const;
   /// How many entries have not been read yet; each counts as an array in array_count().
   [[nodiscard]] std::size_t unread_count() const noexcept;
 
