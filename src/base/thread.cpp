@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <system_error>
 
+#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +19,26 @@ namespace {
 
 thread_local bool is_own = false;
 
+/// Blocks what a program may want to be told by signals, on the calling thread, while this is there. Signals of faults
+/// cannot wait: they are about the instruction that a thread is at.
+class BlockedSignals {
+ public:
+  BlockedSignals() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+      ::sigdelset(&all, fault);
+    }
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 }  // namespace
 
 std::thread start_thread(const std::string& name, std::function<void()> body) {
@@ -26,6 +47,7 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
     ::pthread_setname_np(::pthread_self(), title.c_str());
     work();
   };
+  const BlockedSignals inherited;
   try {
     return std::thread(std::move(run));
   } catch (const std::system_error& error) {

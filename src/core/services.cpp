@@ -15,6 +15,7 @@
 
 #include "base/internal/limits.hpp"
 #include "base/internal/probe.hpp"
+#include "base/internal/thread.hpp"
 
 namespace cairn::core {
 namespace {
@@ -32,9 +33,9 @@ template <class Work>
 void detach_thread(const Work& work) noexcept {
   for (bool is_started = false; !is_started;) {
     try {
-      std::thread(work).detach();
+      start_thread("cairn-end", work).detach();
       is_started = true;
-    } catch (...) {  // std::system_error, std::bad_alloc: the limits of the system, which others share.
+    } catch (...) {  // Error, std::bad_alloc: the limits of the system, which others share.
       CAIRN_PROBE("core.no_thread_to_end_services");
       std::this_thread::sleep_for(kThreadRetry);
     }

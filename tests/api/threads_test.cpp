@@ -2,9 +2,13 @@
 // Which thread runs what, and that nobody waits for a stranger's handler.
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -135,6 +139,40 @@ TEST_F(Threads, AnAcceptedSaveRunsNothingOnTheCallersThread) {
   start(acted, return_when_accepted).wait();
 
   EXPECT_NE(seen, std::this_thread::get_id());
+}
+
+/// The threads of this process whose names begin with `cairn-`, each with the signals that it has blocked.
+std::map<std::string, std::uint64_t> blocked_signals_of_ours() {
+  std::map<std::string, std::uint64_t> found;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    std::string name;
+    std::uint64_t blocked = 0;
+    for (std::string word; status >> word;) {
+      if (word == "Name:") {
+        status >> name;
+      } else if (word == "SigBlk:") {
+        status >> std::hex >> blocked;
+      }
+    }
+    if (name.starts_with("cairn-")) {
+      found.emplace(name + " " + task.path().filename().string(), blocked);
+    }
+  }
+  return found;
+}
+
+TEST_F(Threads, TakeNoSignalsOfTheProgram) {
+  save(directory_ / "saved", tree_, {}, *context_);
+  EXPECT_EQ(load(directory_ / "saved", {}, *context_), tree_);
+
+  const auto threads = blocked_signals_of_ours();
+
+  ASSERT_FALSE(threads.empty());
+  constexpr std::uint64_t kAsked = (1U << (SIGTERM - 1)) | (1U << (SIGINT - 1)) | (1U << (SIGUSR1 - 1));
+  for (const auto& [name, blocked] : threads) {
+    EXPECT_EQ(blocked & kAsked, kAsked) << name;
+  }
 }
 
 TEST_F(Threads, HandlersThatBlockKeepNoDeadlineWaiting) {

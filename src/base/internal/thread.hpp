@@ -7,7 +7,8 @@
 
 namespace cairn {
 
-/// Starts a thread that runs `body`, which must not throw. `name` is for people; its first 15 bytes count.
+/// Starts a thread that runs `body`, which must not throw. `name` is for people; its first 15 bytes count. All threads
+/// of the library are started here: they have all signals blocked but those of faults, so the program's take them.
 ///
 /// Errors: OS errors (EAGAIN: a limit on threads, or on the memory for its stack; the text names those that are set).
 [[nodiscard]] std::thread start_thread(const std::string& name, std::function<void()> body);
