@@ -24,6 +24,7 @@
 #include "aliases.hpp"
 #include "divide.hpp"
 #include "handlers/internal/array_files.hpp"
+#include "handlers/internal/path_pattern.hpp"
 #include "ranks.hpp"
 #include "same_values.hpp"
 
@@ -198,7 +199,11 @@ struct RankArrays::State {
         rules(context.use<ArrayRules>()),
         policy(policy_of_save(context)),
         has_ruled_divisions(has_divisions(context.option<ArrayRules>())),
-        writer(array_writer(context)) {}
+        writer(array_writer(context)) {
+    for (const std::string& pattern : context.may_differ()) {
+      may_differ.emplace_back(pattern, "SaveOptions::may_differ");
+    }
+  }
 
   /// Each array is looked at while it is in the caches.
   void add_leaf(std::string_view path, const Tree& leaf, bool notes_memory);
@@ -222,6 +227,7 @@ struct RankArrays::State {
   ArrayRules::Use* const rules;        // Null: there are none.
   const ShardingPolicy* const policy;  // Of the arrays that no rule gives another one; null: none.
   const bool has_ruled_divisions;
+  std::vector<detail::PathPattern> may_differ;  // Of leaves.
   array_store::Writer writer;
   std::optional<formats::IndexBuilder> values;  // Where ranks join their leaves: those of ranks but rank 0.
   std::deque<OwnLeaf> own;                      // Leaves refer to them.
@@ -330,7 +336,14 @@ void RankArrays::State::note_memory(const Array* array, const ShardedArray* shar
 }
 
 void RankArrays::State::list_leaf(std::string_view path, const Tree& leaf, const ShardedArray* sharded) {
-  leaves.same.add(leaf, sharded != nullptr && leaf.is_array());
+  const bool is_replicated = sharded != nullptr && leaf.is_array();
+  const bool is_free = !is_replicated && std::any_of(may_differ.begin(), may_differ.end(),
+                                                     [path](const auto& each) { return each.matches(path); });
+  if (is_free) {
+    leaves.same.add_none();
+  } else {
+    leaves.same.add(leaf, is_replicated);
+  }
   if (sharded != nullptr) {
     leaves.list.add_array_in_parts(path, sharded->dtype(), sharded->shape());
   } else if (const Array* array = leaf.array_if()) {

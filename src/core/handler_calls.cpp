@@ -16,10 +16,10 @@
 namespace cairn::core {
 namespace {
 
-/// "/data/run/7: 'point' (handler example.point/1)": who failed, for messages.
+/// "/data/run/7: 'point' (handler example.point/1)": who failed, for messages. Ranks name the save to each other.
 std::string who(const SaveFiles& files, const SaveItem& item) {
-  return fmt::format("{}: '{}' (handler {})", files.path().string(), item.checkpointable.name(),
-                     item.handler_id);
+  const std::string path = files.is_alone() ? files.path().string() + ": " : "";
+  return fmt::format("{}'{}' (handler {})", path, item.checkpointable.name(), item.handler_id);
 }
 
 }  // namespace

@@ -203,6 +203,13 @@ TEST_F(ValuesOfRanks, MustBeTheSameWhereTheProgramSaysSo) {
   };
 
   EXPECT_THAT(texts(8), Each(AllOf(HasSubstr("ranks differ"), HasSubstr("'step' on rank 1"))));
+  options.may_differ = {"loader/**", "st*p"};
+  EXPECT_THAT(texts(8), Each("committed"));
+  options.may_differ = {"loader/**"};
+  EXPECT_THAT(texts(8), Each(HasSubstr("ranks differ")));
+  options.may_differ = {"a//b"};
+  EXPECT_THAT(texts(7), Each(AllOf(HasSubstr("'a//b' of SaveOptions::may_differ"), HasSubstr("empty key"))));
+  options.may_differ.clear();
   EXPECT_THAT(texts(7), Each("committed"));
 }
 

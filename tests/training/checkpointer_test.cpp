@@ -325,7 +325,7 @@ TEST_F(Checkpointers, AFailureThatNobodyWasToldIsALineOnStderrAtTheEnd) {
   save_unsavable(*make(), 1);
 
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::ContainsRegex("^cairn: [^\n]*run: [^\n]*step 1[^\n]*cannot be saved[^\n]*\n$"));
+              ::testing::ContainsRegex("^cairn: step 1: [^\n]*run/1: [^\n]*cannot be saved[^\n]*\n$"));
 }
 
 /// A disk that removes nothing.
