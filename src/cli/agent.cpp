@@ -266,38 +266,23 @@ std::optional<double> bytes_per_second(const fs::path& directory) {
                                    : std::nullopt;
 }
 
-/// A directory, what its file system has, and how fast it takes bytes, where that can be measured.
-struct Place {
-  fs::path path;
-  std::uint64_t free_bytes = 0;
-  std::uint64_t bytes = 0;
-  std::optional<double> bytes_per_second;
-};
-
-Place measured(const fs::path& path) {
+/// Says of a directory what its file system has, and how fast it takes bytes, where that can be measured.
+void tell_place(Output& out, JsonWriter* json, const std::string& what, const fs::path& path) {
   struct statvfs figures {};
   if (::statvfs(path.c_str(), &figures) != 0) {
     throw Error(std::error_code(errno, std::system_category()), path.string());
   }
-  return {path, std::uint64_t{figures.f_bavail} * figures.f_frsize,
-          std::uint64_t{figures.f_blocks} * figures.f_frsize, bytes_per_second(path)};
-}
-
-void print_place(Output& out, const char* what, const Place& place) {
-  out.print("{} {}: {} of {} free, {}\n", what, path_text(place.path), size_text(place.free_bytes),
-            size_text(place.bytes),
-            place.bytes_per_second
-                ? fmt::format("{}/s written", size_text(static_cast<std::uint64_t>(*place.bytes_per_second)))
-                : "its speed cannot be measured");
-}
-
-void write_place(JsonWriter& json, const char* what, const Place& place) {
-  json.key(what).begin_object().key("path").value(place.path.string());
-  json.key("free_bytes").value(place.free_bytes).key("bytes").value(place.bytes);
-  if (place.bytes_per_second) {
-    json.key("bytes_per_second").value(*place.bytes_per_second);
+  const std::uint64_t free = std::uint64_t{figures.f_bavail} * figures.f_frsize;
+  const std::uint64_t all = std::uint64_t{figures.f_blocks} * figures.f_frsize;
+  const auto speed = static_cast<std::uint64_t>(bytes_per_second(path).value_or(0));
+  if (json != nullptr) {
+    json->key(what).begin_object().key("path").value(path.string()).key("free_bytes").value(free);
+    json->key("bytes").value(all);
+    speed != 0 ? json->key("bytes_per_second").value(speed).end() : json->end();
+    return;
   }
-  json.end();
+  out.print("{} {}: {} of {} free, {}\n", what, path_text(path), size_text(free), size_text(all),
+            speed != 0 ? fmt::format("{}/s written", size_text(speed)) : "its speed cannot be measured");
 }
 
 /// Returns whether logind removes what this user has in a directory once he has logged out everywhere: as it does by
@@ -343,32 +328,31 @@ int check(const Arguments& arguments, Output& out) {
   } else if (!store::lies_in_memory(io::posix_syscalls(), directory.fd())) {
     problems.push_back(fmt::format("{} is not on a tmpfs", place.string()));
   }
-  const Place memory = measured(place);
-  std::optional<Place> disk;
-  if (fs::exists(arguments.path / store::kMemoryMarkName) || !arguments.other.empty()) {
-    disk = measured(existing(arguments.other.empty() ? images_of(arguments).root() : arguments.other));
-  }
   if (is_removed_at_logout(fs::absolute(place))) {
     problems.emplace_back(
         "logind removes it when its user has logged out (RemoveIPC): loginctl enable-linger keeps it");
   }
-  if (arguments.is_json) {
-    JsonWriter json = json_to(out);
-    write_place(json.begin_object(), "memory", memory);
-    if (disk) {
-      write_place(json, "disk", *disk);
-    }
-    json.key("process_limit_bytes").value(memory_limit()).key("problems").begin_list();
-    for (const std::string& problem : problems) {
-      json.value(problem);
-    }
-    json.end().end();
-    return problems.empty() ? 0 : 1;
+  const bool has_disk = fs::exists(arguments.path / store::kMemoryMarkName) || !arguments.other.empty();
+  const fs::path disk =
+      arguments.other.empty() && has_disk ? images_of(arguments).root() : fs::path(arguments.other);
+  JsonWriter writer = json_to(out);
+  JsonWriter* const json = arguments.is_json ? &writer.begin_object() : nullptr;
+  tell_place(out, json, "memory", place);
+  if (json != nullptr) {
+    json->key("process_limit_bytes").value(memory_limit());
+  } else {
+    out.print("this process may have {} of memory; images count\n", size_text(memory_limit()));
   }
-  print_place(out, "memory", memory);
-  out.print("this process may have {} of memory; images count\n", size_text(memory_limit()));
-  if (disk) {
-    print_place(out, "disk", *disk);
+  if (has_disk) {
+    tell_place(out, json, "disk", existing(disk));
+  }
+  if (json != nullptr) {
+    json->key("problems").begin_list();
+    for (const std::string& problem : problems) {
+      json->value(problem);
+    }
+    json->end().end();
+    return problems.empty() ? 0 : 1;
   }
   out.flush();
   for (const std::string& problem : problems) {

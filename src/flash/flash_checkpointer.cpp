@@ -57,7 +57,7 @@ CheckpointerOptions disk_options(const FlashOptions& options) {
   CheckpointerOptions disk = options.disk;
   if (options.to_memory.needs_history()) {
     const SavePolicy& to_disk = options.disk.save;
-    disk.save = SavePolicy(to_disk.name(), to_disk.asks_time(), to_disk, true);
+    disk.save = SavePolicy(to_disk.name(), to_disk.asks_time(), to_disk, true, to_disk.mtbf());
   }
   return disk;
 }
@@ -291,7 +291,7 @@ FlashPeriods FlashCheckpointer::periods(Timeout mtbf, Timeout mtbf_of_memory) co
 FlashPeriods FlashCheckpointer::periods() const {
   State& state = own();
   FlashPeriods periods;
-  periods.memory = state.image_costs.report(Timeout(estimated_mtbf(state.disk.failures())), Timeout());
+  periods.memory = state.image_costs.report(state.options.to_memory, estimated_mtbf(state.disk.failures()));
   periods.disk = state.disk.period();
   return periods;
 }

@@ -131,7 +131,7 @@ PeriodReport Checkpointer::period(Timeout mtbf, Timeout restart) const {
 }
 
 PeriodReport Checkpointer::period() const {
-  return period(Timeout(state_->history.mtbf()));
+  return state_->costs.report(state_->options.save, state_->history.mtbf());
 }
 
 FailureHistory Checkpointer::failures() const {

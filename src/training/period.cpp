@@ -104,7 +104,7 @@ std::string PeriodReport::json() const {
   for (const auto& [name, value] : figures_of(*this)) {
     writer.key(name.first).value(value);
   }
-  writer.end();
+  writer.key("mtbf_from").value(mtbf_from).end();
   return text;
 }
 

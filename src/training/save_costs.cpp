@@ -33,11 +33,19 @@ PeriodReport SaveCosts::report(Timeout mtbf, Timeout restart) const {
   report.costs = costs();
   report.costs.mtbf = mtbf;
   report.costs.restart = restart;
+  report.mtbf_from = "caller";
   report.period = best_period(report.costs);
   report.expected_loss = expected_loss(report.period, report.costs);
   const std::chrono::duration<double> lived = clock_.steady_now() - begin_;
   const MutexLock lock(mutex_);
   report.goodput = lived.count() > 0 ? 1 - std::chrono::duration<double>(blocked_) / lived : 1;
+  return report;
+}
+
+PeriodReport SaveCosts::report(const SavePolicy& policy, std::chrono::nanoseconds estimated_mtbf) const {
+  const bool is_given = policy.mtbf() > Timeout();
+  PeriodReport report = this->report(is_given ? policy.mtbf() : Timeout(estimated_mtbf), Timeout());
+  report.mtbf_from = is_given ? "policy" : "history";
   return report;
 }
 

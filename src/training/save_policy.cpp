@@ -30,16 +30,26 @@ bool any_needs_history(const std::vector<SavePolicy>& policies) {
                      [](const SavePolicy& each) { return each.needs_history(); });
 }
 
+Timeout shortest_mtbf(const std::vector<SavePolicy>& policies) {
+  Timeout shortest;
+  for (const SavePolicy& each : policies) {
+    const bool is_shorter = each.mtbf() > Timeout() && (shortest == Timeout() || each.mtbf() < shortest);
+    shortest = is_shorter ? each.mtbf() : shortest;
+  }
+  return shortest;
+}
+
 bool is_due(const SaveMoment& moment, const PeriodCosts& costs) {
   return !moment.is_saving && (!moment.since_last_save || *moment.since_last_save >= best_period(costs));
 }
 
 }  // namespace
 
-SavePolicy::SavePolicy(std::string name, bool asks_time, Function function, bool needs_history)
+SavePolicy::SavePolicy(std::string name, bool asks_time, Function function, bool needs_history, Timeout mtbf)
     : name_(std::move(name)),
       asks_time_(asks_time),
       needs_history_(needs_history),
+      mtbf_(mtbf),
       function_(std::move(function)) {}
 
 bool SavePolicy::operator()(const SaveMoment& moment) const {
@@ -81,7 +91,8 @@ SavePolicy automatic(Timeout mtbf) {
     costs.mtbf = mtbf;
     return is_due(moment, costs);
   };
-  return {fmt::format("automatic({} s)", std::chrono::duration<double>(mtbf).count()), true, decide};
+  return {fmt::format("automatic({} s)", std::chrono::duration<double>(mtbf).count()), true, decide, false,
+          mtbf};
 }
 
 SavePolicy automatic() {
@@ -108,11 +119,12 @@ SavePolicy any_of(std::vector<SavePolicy> policies) {
   const std::string name = fmt::format("any_of({})", fmt::join(names_of(policies), ", "));
   const bool asks_time = any_asks_time(policies);
   const bool needs_history = any_needs_history(policies);
+  const Timeout mtbf = shortest_mtbf(policies);
   const auto decide = [policies = std::move(policies)](const SaveMoment& moment) {
     return std::any_of(policies.begin(), policies.end(),
                        [&moment](const SavePolicy& each) { return each(moment); });
   };
-  return {name, asks_time, decide, needs_history};
+  return {name, asks_time, decide, needs_history, mtbf};
 }
 
 SavePolicy all_of(std::vector<SavePolicy> policies) {
@@ -122,11 +134,12 @@ SavePolicy all_of(std::vector<SavePolicy> policies) {
   const std::string name = fmt::format("all_of({})", fmt::join(names_of(policies), ", "));
   const bool asks_time = any_asks_time(policies);
   const bool needs_history = any_needs_history(policies);
+  const Timeout mtbf = shortest_mtbf(policies);
   const auto decide = [policies = std::move(policies)](const SaveMoment& moment) {
     return std::all_of(policies.begin(), policies.end(),
                        [&moment](const SavePolicy& each) { return each(moment); });
   };
-  return {name, asks_time, decide, needs_history};
+  return {name, asks_time, decide, needs_history, mtbf};
 }
 
 }  // namespace save_when

@@ -101,6 +101,30 @@ TEST_F(FlashPeriodsOfARun, CountFailuresForTheMemoryAndItsLossesForTheDisk) {
   EXPECT_EQ(run.periods().disk.costs.mtbf, 12h);
 }
 
+TEST_F(FlashPeriodsOfARun, GoByWhatThePoliciesWereGiven) {
+  options_.to_memory =
+      save_when::any_of({save_when::automatic(7h), save_when::automatic(5h), save_when::asked()});
+  options_.disk.save = save_when::automatic();
+  fail_after(1);
+  FlashCheckpointer run(root(), options_, *context_);
+
+  EXPECT_EQ(run.periods().memory.costs.mtbf, 5h);
+  EXPECT_EQ(run.periods().memory.mtbf_from, "policy");
+  EXPECT_EQ(run.periods().disk.mtbf_from, "history");
+  EXPECT_EQ(run.periods(2h, 3h).memory.mtbf_from, "caller");
+  const auto json = nlohmann::json::parse(run.periods().json());
+  EXPECT_EQ(json.at("memory").at("mtbf_from"), "policy");
+}
+
+TEST_F(FlashPeriodsOfARun, GoByWhatThePolicyOfTheDiskWasGivenAlsoWhereTheMemoryNeedsTheHistory) {
+  options_.to_memory = save_when::automatic();
+  options_.disk.save = save_when::automatic(100h);
+  FlashCheckpointer run(root(), options_, *context_);
+
+  EXPECT_EQ(run.periods().disk.costs.mtbf, 100h);
+  EXPECT_EQ(run.periods().memory.costs.mtbf, 24h);
+}
+
 TEST_F(FlashPeriodsOfARun, AProgramThatAnExceptionEndsHasNotEndedInOrder) {
   fail_after(1);
 

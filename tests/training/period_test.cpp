@@ -135,7 +135,9 @@ TEST_F(Checkpointers, ReportTheirPeriod) {
   EXPECT_EQ(report.costs.blocking, 0s);
   EXPECT_EQ(report.goodput, 1);
   const nlohmann::json json = nlohmann::json::parse(report.json());
-  EXPECT_THAT(json, SizeIs(7));
+  EXPECT_THAT(json, SizeIs(8));
+  EXPECT_EQ(json.at("mtbf_from"), "caller");
+  EXPECT_EQ(make(when(save_when::automatic(7h)))->period().costs.mtbf, 7h);
   EXPECT_EQ(json.at("mtbf_seconds"), 3600);
   EXPECT_EQ(json.at("restart_seconds"), 60);
   EXPECT_THAT(report.prometheus_text(),
@@ -147,7 +149,7 @@ TEST(PeriodReport, HasTheFiguresOfTheMetricsPage) {
 
   const nlohmann::json json = nlohmann::json::parse(PeriodReport().json());
   const auto rows = testing::documented("metrics.md", "Training");
-  EXPECT_THAT(json, SizeIs(rows.size()));
+  EXPECT_THAT(json, SizeIs(rows.size() + 1)) << "mtbf_from is no figure";
   for (const std::vector<std::string>& row : rows) {
     EXPECT_THAT(text, HasSubstr("# TYPE " + row.at(0) + ' ' + row.at(1) + '\n'));
     EXPECT_TRUE(json.contains(row.at(0).substr(std::string_view("cairn_training_").size()))) << row.at(0);

@@ -165,7 +165,8 @@ class FlashCheckpointer {
   ///
   /// Errors: Errc::invalid_argument: one of them is 0.
   [[nodiscard]] FlashPeriods periods(Timeout mtbf, Timeout mtbf_of_memory) const;
-  /// The same for what has happened in this run so far: see save_when::automatic.
+  /// The same for what both policies go by: the times that they were given, else what has happened in this run so far;
+  /// see save_when::automatic.
   [[nodiscard]] FlashPeriods periods() const;
 
   /// Blocks until nothing is being saved, persisted or removed, or the disk refuses what is to be persisted.

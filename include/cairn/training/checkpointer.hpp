@@ -163,8 +163,9 @@ class Checkpointer {
   ///
   /// Errors: Errc::invalid_argument: an mtbf of 0.
   [[nodiscard]] PeriodReport period(Timeout mtbf, Timeout restart = {}) const;
-  /// The same for a job that fails as often as its run has failed so far; without a policy that needs to know
-  /// (SavePolicy::needs_history) nothing is kept of earlier programs.
+  /// The same for what the policy of `save` goes by: a job that fails as often as it was told (SavePolicy::mtbf), else
+  /// as its run has failed so far; without a policy that needs to know (SavePolicy::needs_history) nothing is kept of
+  /// earlier programs. PeriodReport::mtbf_from says which.
   [[nodiscard]] PeriodReport period() const;
 
   /// How often the programs of this run have failed so far, as far as it is kept.

@@ -74,6 +74,8 @@ struct PeriodReport {
   std::chrono::nanoseconds period{0};  ///< best_period of them.
   double expected_loss = 0;            ///< With that period.
   double goodput = 1;                  ///< The part of its time in which no save has stopped the program.
+  std::string
+      mtbf_from;  ///< Who says `costs.mtbf`: "caller", "policy" (it was given one) or "history" (of the run).
 
   /// An object; times in seconds.
   [[nodiscard]] std::string json() const;
@@ -120,8 +122,9 @@ class SavePolicy {
 
   /// `name` is for messages. A policy that `asks_time` costs a look at the clock at each step, and is
   /// evaluated by rank 0 alone. A policy that `needs_history` finds PeriodCosts::mtbf estimated from how the
-  /// programs of the run have ended, which the root then records.
-  SavePolicy(std::string name, bool asks_time, Function function, bool needs_history = false);
+  /// programs of the run have ended, which the root then records. `mtbf`: what it goes by; 0: nothing of its own.
+  SavePolicy(std::string name, bool asks_time, Function function, bool needs_history = false,
+             Timeout mtbf = {});
 
   /// Errors: what a function of the program's own throws, with the policy named.
   [[nodiscard]] bool operator()(const SaveMoment& moment) const;
@@ -129,11 +132,14 @@ class SavePolicy {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] bool asks_time() const noexcept { return asks_time_; }
   [[nodiscard]] bool needs_history() const noexcept { return needs_history_; }
+  /// The mean time between failures that it was given; of several that it is made of the shortest; 0 without.
+  [[nodiscard]] Timeout mtbf() const noexcept { return mtbf_; }
 
  private:
   std::string name_;
   bool asks_time_;
   bool needs_history_;
+  Timeout mtbf_;
   Function function_;
 };
 

@@ -25,6 +25,8 @@ class SaveCosts {
 
   [[nodiscard]] PeriodCosts costs() const;
   [[nodiscard]] PeriodReport report(Timeout mtbf, Timeout restart) const;
+  /// The same by what a policy goes by: the time that it was given, else the one that was estimated.
+  [[nodiscard]] PeriodReport report(const SavePolicy& policy, std::chrono::nanoseconds estimated_mtbf) const;
 
  private:
   const Clock& clock_;
