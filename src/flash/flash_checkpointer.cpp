@@ -103,7 +103,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
     names.push_back(options.disk.names.format);
     try {
       flash::remove_left_on_disk(io::Directory::open(syscalls, root), names);
-    } catch (const Error&) {  // It is away: the first copy tells.
+    } catch (...) {  // It is away: the first copy tells.
     }
   });
 }

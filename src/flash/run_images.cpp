@@ -163,7 +163,7 @@ void remove_left_on_disk(const io::Directory& root, const std::vector<StepFormat
       return std::any_of(names.begin(), names.end(),
                          [name](const StepFormat& format) { return format.parse(name).has_value(); });
     });
-  } catch (const Error&) {  // Nobody waits for that.
+  } catch (...) {  // Nobody waits for that.
   }
 }
 
