@@ -122,6 +122,7 @@ void FlashCheckpointer::State::rewind(std::uint64_t step) {
   flash::Memory::HeldImages later = memory.hold_above(step);
   copies.rewind(step);  // First: the disk may refuse it yet, and nothing more is given up then.
   memory.retire(std::move(later));
+  has_gone_on = true;
   look_what_is_on_disk();
   last_given.reset();
 }

@@ -20,7 +20,7 @@ namespace cairn {
 
 using flash::Image;
 
-flash::Persisted FlashCheckpointer::State::persisted(std::uint64_t step) {
+flash::Persisted FlashCheckpointer::State::persisted_as(std::uint64_t step) {
   try {
     return flash::look_whether_persisted(syscalls, memory.path(step), disk.info(step).path);
   } catch (const Error& error) {
@@ -34,7 +34,7 @@ void FlashCheckpointer::State::look_what_is_on_disk() {
   for (const Image& image : memory.images()) {
     const bool is_older = newest && image.step < *newest;
     memory.set(image.step, &Image::is_on_disk,
-               is_older || (!image.is_damaged && persisted(image.step) == flash::Persisted::yes));
+               is_older || (!image.is_damaged && persisted_as(image.step) == flash::Persisted::yes));
   }
 }
 
@@ -61,7 +61,7 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
   std::reverse(images.begin(), images.end());
   for (const Image& image : images) {
     if (on_disk && (image.step < *on_disk ||
-                    (image.step == *on_disk && persisted(image.step) == flash::Persisted::no))) {
+                    (image.step == *on_disk && persisted_as(image.step) == flash::Persisted::no))) {
       break;
     }
     const std::filesystem::path path = memory.path(image.step);
@@ -172,6 +172,7 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume(const Requests& req
   for (const PassedOver& each : passed_over) {
     resumed->why += fmt::format("; {}", each.why);
   }
+  has_gone_on = true;
   make_ready(*resumed);
   resumed->passed_over.insert(resumed->passed_over.begin(), passed_over.begin(), passed_over.end());
   return resumed;

@@ -54,17 +54,11 @@ void FlashCheckpointer::State::enqueue(const std::shared_ptr<FlashSave>& save) {
 void FlashCheckpointer::State::persist_all() noexcept {
   for (bool has_waited = false;; has_waited = true) {
     std::shared_ptr<FlashSave> save;
-    bool is_late = false;
     {
       const MutexLock lock(mutex);
       save = persisted;
-      is_late = is_giving_up && has_waited;
     }
-    if (is_late) {
-      lose(save, superseded(save->step(), "the program has ended before", nullptr));
-    } else {
-      persist(std::move(save), has_waited);
-    }
+    persist(std::move(save), has_waited);
     const MutexLock lock(mutex);
     disk_refused = nullptr;
     persisted = std::exchange(waiting, nullptr);
@@ -178,7 +172,7 @@ SaveResult FlashCheckpointer::State::copy_to_disk(std::uint64_t step) {
   if (const std::optional<std::uint64_t> newest = copies.newest(); newest && *newest > step) {
     std::rethrow_exception(superseded(step, fmt::format("step {} is on disk", *newest), nullptr));
   }
-  if (persisted(step) != flash::Persisted::yes) {
+  if (persisted_as(step) != flash::Persisted::yes) {
     std::rethrow_exception(why);
   }
   SaveResult result;

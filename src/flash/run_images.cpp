@@ -71,6 +71,15 @@ bool is_sound_step(const io::Directory& root, std::uint64_t step, const std::str
   }
 }
 
+std::optional<std::uint64_t> newest_sound_step(const io::Directory& root,
+                                               const std::vector<StepFormat>& names) {
+  const std::vector<std::pair<std::uint64_t, std::string>> steps = steps_in(root, names);
+  const auto newest = std::find_if(steps.begin(), steps.end(), [&root](const auto& each) {
+    return is_sound_step(root, each.first, each.second);
+  });
+  return newest == steps.end() ? std::nullopt : std::optional(newest->first);
+}
+
 constexpr std::uint32_t kOpenToOthers = 0077;
 
 [[noreturn]] void throw_unmarked(const std::filesystem::path& memory) {
@@ -230,12 +239,9 @@ std::optional<std::uint64_t> RunImages::persist_newest(
     const std::function<bool()>& is_to_stop) const {
   const io::Directory root = io::Directory::open(syscalls_, root_);
   remove_left_on_disk(root, names_);
-  const std::vector<std::pair<std::uint64_t, std::string>> on_disk = steps_in(root, names_);
-  const auto newest = std::find_if(on_disk.begin(), on_disk.end(), [&root](const auto& each) {
-    return is_sound_step(root, each.first, each.second);
-  });
+  const std::optional<std::uint64_t> newest = newest_sound_step(root, names_);
   for (const auto& [step, entry] : steps_in(images_, {StepFormat()})) {
-    if (newest != on_disk.end() && step <= newest->first) {
+    if (newest && step <= *newest) {
       break;
     }
     try {
@@ -256,10 +262,12 @@ RunImages::Cleaned RunImages::clean(bool all) const {
   options.memory = memory_;
   options.root = root_;
   Memory memory(options, syscalls_, random_of(context_));
+  const std::optional<std::uint64_t> newest =
+      newest_sound_step(io::Directory::open(syscalls_, root_), names_);
   Cleaned cleaned;
   std::optional<std::uint64_t> unsaved;
   for (const Image& each : memory.images()) {
-    const bool is_on_disk = persisted(each.step) == Persisted::yes;
+    const bool is_on_disk = persisted(each.step) == Persisted::yes || (newest && each.step < *newest);
     if ((all || is_on_disk) && memory.retire(each.step)) {
       cleaned.retired.push_back(each.step);
       continue;

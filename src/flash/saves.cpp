@@ -3,9 +3,7 @@
 
 #include <cerrno>
 #include <exception>
-#include <filesystem>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -65,20 +63,26 @@ bool FlashCheckpointer::State::is_preempted() const {
   return options.disk.preemption != nullptr && options.disk.preemption->is_preempted();
 }
 
-/// Nobody would go on from an image that is not above all other steps.
-void FlashCheckpointer::State::require_above_others(std::uint64_t step) const {
-  const auto require_above = [step](const std::optional<std::uint64_t>& latest, std::string_view place,
-                                    const std::filesystem::path& path) {
-    if (latest && step <= *latest) {
-      throw Error(
-          Errc::invalid_argument,
-          fmt::format("step {}: {} is {}, in {}; who goes on from it calls resume first, and who goes "
-                      "back to an earlier step rewind",
-                      step, *latest, place, path.string()));
-    }
-  };
-  require_above(memory.latest(), "in memory", memory.root());
-  require_above(copies.newest(), "on disk", root);
+void FlashCheckpointer::State::require_above_images(std::uint64_t step) const {
+  const std::optional<std::uint64_t> latest = memory.latest();
+  if (latest && step <= *latest) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("step {}: {} is in memory, in {}; who goes back to an earlier step calls rewind",
+                            step, *latest, memory.root().string()));
+  }
+}
+
+/// A program that goes on is where `resume` has put it; one that has forgotten that begins below what it has saved.
+void FlashCheckpointer::State::require_above_disk(std::uint64_t step) const {
+  const std::optional<std::uint64_t> on_disk = disk.latest();
+  if (on_disk && step <= *on_disk && !has_gone_on) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format(
+            "step {}: {} is on disk, in {}; who goes on from it calls resume before it saves, who goes "
+            "back to an earlier step rewind",
+            step, *on_disk, root.string()));
+  }
 }
 
 void FlashCheckpointer::State::require_open() const {
@@ -101,7 +105,10 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
   throw_failure();
   std::shared_ptr<FlashSave> save;
   if (is_due_here) {
-    require_above_others(step);
+    if (!how.force) {
+      require_above_disk(step);
+    }
+    require_above_images(step);
     save = save_into_memory(step, items, how, is_due_on_disk);
   }
   if (save) {

@@ -40,7 +40,8 @@ struct FlashCheckpointer::State {
   [[nodiscard]] bool is_disk_busy() const;
   std::shared_ptr<flash::FlashSave> save_straight(std::uint64_t step, const Checkpointables& items,
                                                   const StepOptions& how, bool was_skipped);
-  void require_above_others(std::uint64_t step) const;
+  void require_above_images(std::uint64_t step) const;
+  void require_above_disk(std::uint64_t step) const;
   void require_open() const;
   void report_once_gone();
   void report_once_full(std::uint64_t step, const std::exception_ptr& why);
@@ -76,7 +77,7 @@ struct FlashCheckpointer::State {
   void report(const std::exception_ptr& why) const noexcept;
 
   // Loads.
-  [[nodiscard]] flash::Persisted persisted(std::uint64_t step);
+  [[nodiscard]] flash::Persisted persisted_as(std::uint64_t step);
   void look_what_is_on_disk();
   [[nodiscard]] Loaded load_image(std::uint64_t step, const Requests& requests, const LoadOptions& how);
   [[nodiscard]] bool is_damage(const std::filesystem::path& path, const std::exception_ptr& why) const;
@@ -120,6 +121,7 @@ struct FlashCheckpointer::State {
   async::Event interrupted CAIRN_GUARDED_BY(mutex);  // The disk is to be tried now, or never again.
   bool is_reported_gone = false;                     // Of the thread that saves.
   std::atomic<bool> is_reported_full = false;        // No save has come into memory since.
+  std::atomic<bool> has_gone_on = false;             // By `resume` or `rewind`.
   bool has_saved_preempted = false;                  // Likewise.
   std::optional<std::chrono::steady_clock::time_point> last_image;  // Likewise: when its save was called.
   std::optional<std::uint64_t> last_given;                          // Likewise: of the steps that were due.

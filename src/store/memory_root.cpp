@@ -114,49 +114,26 @@ MemoryRoot::~MemoryRoot() {
 
 void MemoryRoot::begin() {
   claim_->renew();
-  {
-    const MutexLock lock(mutex_);
-    asked_bytes_ = kDescriptionBytes;
-  }
+  asked_bytes_ = kDescriptionBytes;
   spare_.look();
   mappings_.drop_removed();
   mappings_.begin_round();
   make_way();
 }
 
-void MemoryRoot::allow(std::uint64_t bytes) {
-  const MutexLock lock(mutex_);
-  allowed_bytes_ = bytes;
-}
-
-std::uint64_t MemoryRoot::allowed_bytes() const {
-  const MutexLock lock(mutex_);
-  return allowed_bytes_;
-}
-
-std::uint64_t MemoryRoot::asked_bytes() const {
-  const MutexLock lock(mutex_);
-  return asked_bytes_;
-}
-
 void MemoryRoot::ask(const std::filesystem::path& file, std::uint64_t bytes) {
-  const MutexLock lock(mutex_);
-  asked_bytes_ += round_up(bytes, kPageBytes);
-  if (asked_bytes_ > allowed_bytes_) {
+  if ((asked_bytes_ += round_up(bytes, kPageBytes)) > allowed_bytes_) {
     throw Error(
         std::error_code(ENOSPC, std::system_category()),
         fmt::format("{}: a checkpoint with it takes more than the limit of the memory leaves, {} bytes",
-                    file.string(), allowed_bytes_));
+                    file.string(), allowed_bytes_.load()));
   }
 }
 
+/// Of a file that is being prepared either this sees that, or that sees what was asked for.
 void MemoryRoot::make_way() {
-  std::uint64_t left = 0;
-  {
-    const MutexLock lock(mutex_);
-    left = allowed_bytes_ - std::min(allowed_bytes_, asked_bytes_ + prepared_bytes_);
-  }
-  trim(left);
+  const std::uint64_t allowed = allowed_bytes_;
+  trim(allowed - std::min(allowed, asked_bytes_ + prepared_bytes_));
 }
 
 void MemoryRoot::reserve(const std::filesystem::path& file, std::uint64_t bytes) {
@@ -212,17 +189,11 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
     if (size < kMinFilledBytes || is_over()) {
       continue;
     }
-    {
-      const MutexLock lock(mutex_);
-      if (asked_bytes_ + spare_.bytes() + size > allowed_bytes_) {
-        return;
-      }
-      prepared_bytes_ = size;
+    prepared_bytes_ = size;
+    const std::shared_ptr<void> made(nullptr, [this](std::nullptr_t) { prepared_bytes_ = 0; });
+    if (asked_bytes_ + spare_.bytes() + size > allowed_bytes_) {
+      return;
     }
-    const std::shared_ptr<void> made(nullptr, [this](std::nullptr_t) {
-      const MutexLock lock(mutex_);
-      prepared_bytes_ = 0;
-    });
     const std::string name = fmt::format("new-{}-{}", to_string(claim_->record().program), prepared_++);
     std::string refusal;
     try {

@@ -231,6 +231,18 @@ TEST_F(FlashFaults, TheLastWordPassesADamagedImageOver) {
   EXPECT_EQ(load(root() / "1", {}, *context_), state_at(1));
 }
 
+TEST_F(FlashFaults, AnImageThatIsOlderThanASoundStepOnDiskIsCleanedAway) {
+  save(1);
+  save(2);
+  run_.reset();
+  save_checkpointables(root() / "2", {{"state", state_at(7)}}, {}, *context_);
+
+  const RunImages::Cleaned cleaned = RunImages(memory(), root(), *context_).clean(false);
+
+  EXPECT_THAT(cleaned.retired, ElementsAre(1));
+  EXPECT_THAT(cleaned.left, ElementsAre(2)) << "another checkpoint has its number";
+}
+
 TEST_F(FlashFaults, ACopyOfLinksKeepsWhatItHas) {
   save(1);
   fs::copy(image(1), *above_ / "copy", fs::copy_options::recursive | fs::copy_options::create_hard_links);

@@ -134,8 +134,9 @@ class FlashCheckpointer {
   ///
   /// Ownership: as Checkpointer::save.
   /// Errors:    what went wrong with the image before, once: then nothing is saved. Errc::invalid_argument: the step is
-  ///            not above the newest in memory and on disk: who goes on calls `resume`, who goes back `rewind`. As
-  ///            Checkpointer::save, but for what the disk says: that is the response's.
+  ///            not above the newest in memory: who goes back calls `rewind`; or, unless it is forced, not above the
+  ///            newest on disk, and the program has not called `resume` or `rewind`. As Checkpointer::save, but for
+  ///            what the disk says: that is the response's.
   FlashResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 
   /// Goes on from the newest step that is whole, in memory or on disk; nothing when there is none. A damaged image is

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/internal/mutex.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/mapped_files.hpp"
@@ -58,10 +57,10 @@ class MemoryRoot {
   void begin();
   /// Says how many bytes of memory each of the checkpoints to come may take, spare files included, which go beyond
   /// that.
-  void allow(std::uint64_t bytes);
-  [[nodiscard]] std::uint64_t allowed_bytes() const;
+  void allow(std::uint64_t bytes) noexcept { allowed_bytes_ = bytes; }
+  [[nodiscard]] std::uint64_t allowed_bytes() const noexcept { return allowed_bytes_; }
   /// Returns how many the files of the last one take; a file that was refused is one of them.
-  [[nodiscard]] std::uint64_t asked_bytes() const;
+  [[nodiscard]] std::uint64_t asked_bytes() const noexcept { return asked_bytes_; }
   /// A file of so many bytes is about to be made, and spare ones give way to it.
   ///
   /// Errors: ENOSPC beyond what is allowed.
@@ -111,10 +110,9 @@ class MemoryRoot {
   SpareFiles spare_;
   io::MappedFiles mappings_;
   std::atomic<std::uint64_t> prepared_{0};  // Names the next one.
-  mutable Mutex mutex_;
-  std::uint64_t allowed_bytes_ CAIRN_GUARDED_BY(mutex_) = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t asked_bytes_ CAIRN_GUARDED_BY(mutex_) = 0;
-  std::uint64_t prepared_bytes_ CAIRN_GUARDED_BY(mutex_) = 0;  // Of the spare file that is being made.
+  std::atomic<std::uint64_t> allowed_bytes_{std::numeric_limits<std::uint64_t>::max()};
+  std::atomic<std::uint64_t> asked_bytes_{0};
+  std::atomic<std::uint64_t> prepared_bytes_{0};  // Of the spare file that is being made.
 };
 
 }  // namespace cairn::store
