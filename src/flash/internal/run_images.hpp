@@ -85,8 +85,8 @@ class RunImages {
     std::vector<std::uint64_t> retired;
     std::vector<std::uint64_t> left;
   };
-  /// Takes the claim, and gives up the images that are on disk, or older than a sound step there, or all, and all memory
-  /// that is kept to be used again. What somebody reads is left.
+  /// Takes the claim, and gives up the images that are on disk, or older than a sound step there, or all, and all
+  /// memory that is kept to be used again. What somebody reads is left.
   ///
   /// Errors: EBUSY: a program fills it. OS errors.
   [[nodiscard]] Cleaned clean(bool all) const;
