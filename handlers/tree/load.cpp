@@ -31,7 +31,6 @@
 #include "handlers/internal/array_files.hpp"
 #include "index_names.hpp"
 #include "numbers.hpp"
-#include "renamed_index.hpp"
 #include "selection.hpp"
 
 namespace cairn {

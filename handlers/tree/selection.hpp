@@ -32,6 +32,13 @@ struct Selection {
 [[nodiscard]] std::map<std::string, std::string, std::less<>> names_elsewhere(
     const formats::Index& index, const std::map<std::string, std::string>& aliases);
 
+/// The index under the names that a load gives to what is stored (TreeLoadOptions::rename and separator). `unused` gets
+/// a sentence for each pattern that matches nothing.
+///
+/// Errors: as Renames::Use; Errc::invalid_argument where a path would be both a leaf and a map.
+[[nodiscard]] formats::Index renamed_index(formats::Index index, const TreeLoadOptions& options,
+                                           std::vector<std::string>& unused);
+
 /// Every entry.
 ///
 /// Errors: Errc::structure_mismatch where something of another program's has no place in a tree, unless that may be
