@@ -100,9 +100,11 @@ ShardedArray of_each_rank(const Tree& value, RankOfJob place, std::uint64_t room
   const Shape whole = with_rows(place.ranks, row.shape());
   std::vector<Shard> shards;
   shards.push_back({row_box(place.rank, whole), row.reshaped(with_rows(1, row.shape()))});
-  auto layout =
-      std::make_shared<const Sharding>(Sharding::of_spec(Mesh({place.ranks}, {"rank"}), {{"rank"}}));
-  return {whole, row.dtype(), std::move(shards), std::move(layout)};
+  return {whole, row.dtype(), std::move(shards), detail::layout_of_each_rank(place.ranks)};
+}
+
+std::shared_ptr<const Layout> detail::layout_of_each_rank(std::uint32_t ranks) {
+  return std::make_shared<const Sharding>(Sharding::of_spec(Mesh({ranks}, {"rank"}), {{"rank"}}));
 }
 
 AbstractTree of_rank(const AbstractTree& stored, std::uint32_t rank) {

@@ -14,6 +14,7 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/foreign_catalogue.hpp"
+#include "cairn/handlers/each_rank.hpp"
 
 #include "containers.hpp"
 #include "formats/internal/foreign_index.hpp"
@@ -251,11 +252,29 @@ class Selector {
       const bool may_differ =
           own == ShapeMismatch::pad_and_crop || options_.on_mismatch == ShapeMismatch::pad_and_crop;
       if (shape != wanted && !(may_differ && shape.size() == wanted.size())) {
+        if (is_sharded) {
+          check_ranks(entry, shape, node.as_sharded_array());
+        }
         throw Error(Errc::shape_mismatch, fmt::format("{}: {}: stored shape {}, wanted {}", index_.path(),
                                                       shown(entry.name), shape, wanted));
       }
     }
     selected_.entries.push_back({entry, &node});
+  }
+
+  /// Refuses the values of each rank (of_each_rank) of a job that has as many ranks as others have saved it.
+  void check_ranks(const IndexEntry& entry, const Shape& stored, const AbstractShardedArray& wanted) const {
+    const std::uint64_t ranks = wanted.layout != nullptr ? wanted.layout->ranks() : 0;
+    if (ranks == 0 || stored.empty() || wanted.shape.empty() || wanted.shape[0] != ranks ||
+        stored[0] == ranks || wanted.layout->hash() != layout_of_each_rank(wanted.layout->ranks())->hash()) {
+      return;
+    }
+    throw Error(
+        Errc::shape_mismatch,
+        fmt::format(
+            "{}: {}: each rank's own value, saved by {} rank{}, loaded by {}: ask for that of one with "
+            "of_rank (cairn/handlers/each_rank.hpp), or for all as they are stored",
+            index_.path(), shown(entry.name), stored[0], stored[0] == 1 ? "" : "s", ranks));
   }
 
   /// Refuses a cast before anything is read; the tree is made later.

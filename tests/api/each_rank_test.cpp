@@ -97,8 +97,22 @@ TEST_F(EachRank, IsRefusedWhereOtherRanksWantTheirOwn) {
   State mine{};
   Tree model = {{"random", of_each_rank(mine, {0, 4})}, {"step", 0}};
 
-  EXPECT_THAT([&] { load_into(target(), model, LoadOptions(), *context_); },
-              Fails(Errc::shape_mismatch, AllOf(HasSubstr("'random'"), HasSubstr("[3, 624]"))));
+  EXPECT_THAT(
+      [&] { load_into(target(), model, LoadOptions(), *context_); },
+      Fails(Errc::shape_mismatch,
+            AllOf(HasSubstr("'random'"), HasSubstr("saved by 3 ranks, loaded by 4"), HasSubstr("of_rank"))));
+}
+
+TEST_F(EachRank, OfOneRankIsRefusedWhereItIsAllThatIsStored) {
+  save_checkpointables(target(), {{"random", of_each_rank(random_state(0), {0, 1})}}, {}, *context_);
+  State mine{};
+  ShardedArray own = of_each_rank(mine, {1, 2});
+
+  EXPECT_THAT(
+      [&] {
+        load_checkpointables(target(), {{"random", into(own)}}, {}, *context_);
+      },
+      Fails(Errc::shape_mismatch, HasSubstr("saved by 1 rank, loaded by 2")));
 }
 
 /// Another thing on each rank.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "cairn/array/layout.hpp"
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
@@ -50,6 +52,13 @@ inline constexpr std::uint64_t kRoomOfRank = 16 << 10;
 ///
 /// Errors: Errc::invalid_argument, naming how many ranks have saved it; Errc::type_mismatch when it is no array.
 [[nodiscard]] AbstractTree of_rank(const AbstractTree& stored, std::uint32_t rank);
+
+namespace detail {
+
+/// How the values of as many ranks are divided among them.
+[[nodiscard]] std::shared_ptr<const Layout> layout_of_each_rank(std::uint32_t ranks);
+
+}  // namespace detail
 
 /// The values that a leaf has which was loaded: of all ranks in their order, of one, or of this one. Arrays share its
 /// memory.
