@@ -2,6 +2,7 @@
 #include "cairn/handlers/abstract_tree.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include <fmt/format.h>
@@ -78,6 +79,17 @@ class IndexedArrays final : public ArrayEntries::Source {
   std::shared_ptr<const formats::Index> index_;
   std::vector<std::string_view> first_names_;  // By number; none where there are no aliases.
 };
+
+/// Returns what an array of a tree becomes of which a dtype is asked for; nothing: it stays as it is.
+std::optional<DType> dtype_for(DType stored, DType wanted) {
+  if (!is_floating(wanted) || is_floating(stored)) {
+    return wanted;
+  }
+  if (!is_complex(stored) || (wanted != DType::float32 && wanted != DType::float64)) {
+    return std::nullopt;
+  }
+  return wanted == DType::float32 ? DType::complex64 : DType::complex128;
+}
 
 DescribedValue described(std::string_view path, TreeKind kind, const Tree& value) {
   DescribedValue described{std::string(path), std::string(name(kind)), {}};
@@ -414,8 +426,8 @@ void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
   std::string path;
   const auto set = [&](std::string_view, AbstractTree& leaf) {
     const auto set_one = [&](auto* array) {
-      if (array && (!is_floating(dtype) || is_floating(array->dtype))) {
-        array->dtype = dtype;
+      if (const auto other = array ? dtype_for(array->dtype, dtype) : std::nullopt) {
+        array->dtype = *other;
         array->allows_narrowing = narrowing == Narrowing::allowed;
       }
     };

@@ -227,6 +227,20 @@ TEST(AbstractTreeSetDtype, ReachesEveryFloatingArrayBelow) {
   EXPECT_EQ(tree.at("a/n").as_array().dtype, DType::int64);
 }
 
+TEST(AbstractTreeSetDtype, MakesComplexOfTheSameParts) {
+  const auto of_complex = [](DType stored, DType wanted) {
+    AbstractTree tree;
+    tree["z"] = AbstractArray({2}, stored);
+    tree.set_dtype(wanted);
+    return tree.at("z").as_array().dtype;
+  };
+
+  EXPECT_EQ(of_complex(DType::complex64, DType::float64), DType::complex128);
+  EXPECT_EQ(of_complex(DType::complex128, DType::float32), DType::complex64);
+  EXPECT_EQ(of_complex(DType::complex64, DType::bfloat16), DType::complex64);
+  EXPECT_EQ(of_complex(DType::complex64, DType::int32), DType::int32);
+}
+
 TEST(AbstractTreeSetDtype, LeavesOtherBranchesAlone) {
   AbstractTree tree = stored();
   tree["a"].set_dtype(DType::float64);

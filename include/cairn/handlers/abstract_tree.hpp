@@ -181,8 +181,9 @@ class AbstractTree {
   [[nodiscard]] Narrowing narrowing() const noexcept;
 
   /// Requests another dtype for every array below, except what is wanted `as_saved`. A floating dtype leaves integers
-  /// and booleans as they are: counters stay counters when weights are cast. By default this may lose precision or
-  /// range.
+  /// and booleans as they are: counters stay counters when weights are cast. Complex arrays become complex64 for
+  /// float32 and complex128 for float64, and stay what they are for other floating dtypes, of which none is complex. By
+  /// default this may lose precision or range.
   ///
   /// Errors: Errc::invalid_argument when the dtype is unknown.
   void set_dtype(DType dtype, Narrowing narrowing = Narrowing::allowed);

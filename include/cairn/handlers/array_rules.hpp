@@ -54,7 +54,7 @@ struct ArrayForm {
     return form;
   }
 
-  /// The dtype on disk. A floating dtype leaves integers and booleans as they are.
+  /// The dtype on disk. A floating dtype leaves integers, booleans and complex numbers as they are.
   std::optional<DType> storage_dtype;
   /// Says whether the cast to it may lose values. Default: such a save fails.
   Narrowing narrowing = Narrowing::refused;

@@ -37,7 +37,7 @@ struct ArrayOptions {
   explicit ArrayOptions(DType storage, Narrowing narrowing_allowed = Narrowing::refused)
       : storage_dtype(storage), narrowing(narrowing_allowed) {}
 
-  /// The dtype on disk; nothing: as in memory. A floating dtype leaves integers and booleans as they are.
+  /// The dtype on disk; nothing: as in memory. A floating dtype leaves integers, booleans and complex numbers alone.
   std::optional<DType> storage_dtype;
   /// Says whether the cast may lose values (float32 to bfloat16 does). Default: such a save fails.
   Narrowing narrowing = Narrowing::refused;
