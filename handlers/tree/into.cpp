@@ -12,7 +12,10 @@
 
 #include "cairn/base/error.hpp"
 
+#include "assembler.hpp"
 #include "containers.hpp"
+#include "formats/internal/index.hpp"
+#include "index_names.hpp"
 
 namespace cairn {
 namespace {
@@ -165,12 +168,31 @@ namespace detail {
 Tree tree_of_shapes(const AbstractTree& stored) {
   // No element is read through it: what fills a value from such a tree only asks for shapes.
   static std::byte nowhere{};
+  const auto of_shape = [](const Shape& shape, DType dtype) {
+    return Array::borrow(ArrayView(&nowhere, shape, dtype));
+  };
+  if (const auto* view = TreeAccess::leaf<std::shared_ptr<const formats::Index>>(stored)) {
+    const formats::Index& index = **view;
+    Assembler<Tree> assembler(index.path(), index.size());
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      const formats::IndexEntry entry = index.entry(i);
+      if (entry.kind == formats::EntryKind::list) {
+        assembler.add_list(entry.name, entry.list_size());
+      } else if (entry.kind == formats::EntryKind::array) {
+        const formats::IndexArray array = index.array(entry);
+        assembler.add(entry.name, of_shape(Shape(array.dims), array.dtype));
+      } else {
+        assembler.add(entry.name, scalar_of(index, entry));
+      }
+    }
+    return assembler.finish();
+  }
   AbstractTree built = stored;
   built.materialise();
   Tree shapes;
-  TreeAccess::clone(std::as_const(built), shapes, [](const AbstractTree& from, Tree& to) {
+  TreeAccess::clone(std::as_const(built), shapes, [&](const AbstractTree& from, Tree& to) {
     if (const auto* array = TreeAccess::leaf<AbstractArray>(from)) {
-      to = Array::borrow(ArrayView(&nowhere, array->shape, array->dtype));
+      to = of_shape(array->shape, array->dtype);
     } else {
       to = from.stored_value();
     }
@@ -202,6 +224,20 @@ void Places::place(AbstractTree& wanted, Narrowing narrowing) {
     wanted.at(place.path) = wanted_in(Array::borrow(std::move(place.memory)), narrowing, place.path);
   }
   places_.clear();
+}
+
+std::vector<WantedPart> Places::parts(Narrowing narrowing) {
+  std::vector<WantedPart> parts;
+  parts.reserve(places_.size() + later_.size());
+  for (Place& place : places_) {
+    AbstractArray wanted = wanted_in(Array::borrow(std::move(place.memory)), narrowing, place.path);
+    parts.push_back({std::move(place.path), std::move(wanted)});
+  }
+  places_.clear();
+  for (const Later& later : later_) {
+    parts.push_back({later.at.path, as_saved});
+  }
+  return parts;
 }
 
 void Places::leave_out(AbstractTree& wanted, const std::vector<std::string>& paths) {

@@ -107,7 +107,9 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
     const std::string_view path = one.entry.name;
     switch (one.entry.kind) {
       case EntryKind::array:
-        if (const AbstractShardedArray* sharded = sharded_of(one)) {
+        if (one.is_placed) {
+          ++array;
+        } else if (const AbstractShardedArray* sharded = sharded_of(one)) {
           assembler.add(path, take_shards(*sharded, array));
         } else {
           assembler.add(path, std::move(*array++));
@@ -336,6 +338,16 @@ Awaitable<formats::Index> open_stored(LoadContext context,
   co_return index;
 }
 
+/// Tells an object what the options allow.
+void allow(TreeTarget& target, const TreeLoadOptions& options, MemberDifferences& differences) {
+  if (options.members_may_differ) {
+    target.allow_differences(&differences);
+  }
+  if (options.allow_narrowing) {
+    target.allow_narrowing();
+  }
+}
+
 Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
                      std::optional<AbstractTree> wanted) {
   const auto files = stored_files(context);
@@ -348,29 +360,31 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
   array_store::ReadPlan plan;
   MemberDifferences differences;
   ArrayNames names;
+  std::optional<std::vector<WantedPart>> parts;  // Of an object; `selection` refers to them.
   const bool is_located = index.foreign() == nullptr || index.foreign()->is_located;
   std::function<void()> make_plan = [&] {
     plan = array_store::plan_read(index, arrays_of(selection), array_read_options(context), *files);
   };
   const auto select = [&] {
     if (target) {
-      if (options.members_may_differ) {
-        target->allow_differences(&differences);
-      }
-      if (options.allow_narrowing) {
-        target->allow_narrowing();
-      }
+      allow(*target, options, differences);
       index.check_numbers();
       check_bytes(index, *files);
       const AbstractTree stored = described(index, options.aliases, names);
       target->know_names(names.names.empty() ? nullptr : &names);
-      wanted = target->want(stored);
+      const bool may_want_parts = context.option<ObjectsOnly>() != nullptr && names.names.empty();
+      parts = may_want_parts ? target->want_parts(stored) : std::nullopt;
+      if (!parts) {
+        wanted = target->want(stored);
+      }
     }
-    if (wanted) {
+    if (wanted && !parts) {
       wanted->materialise();
     }
     index.check_numbers();
-    selection = wanted ? detail::select(index, *wanted, options) : detail::select_all(index, options);
+    selection = parts    ? detail::select_parts(index, *parts, options)
+                : wanted ? detail::select(index, *wanted, options)
+                         : detail::select_all(index, options);
     if (is_located) {
       make_plan();
     }

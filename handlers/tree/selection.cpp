@@ -33,6 +33,10 @@ struct WantedLeaf {
   const AbstractTree* node = nullptr;
 };
 
+bool by_path(const WantedLeaf& a, const WantedLeaf& b) {
+  return a.path < b.path;
+}
+
 std::vector<WantedLeaf> sorted_leaves(const AbstractTree& wanted) {
   std::vector<WantedLeaf> leaves;
   std::string path;
@@ -45,7 +49,7 @@ std::vector<WantedLeaf> sorted_leaves(const AbstractTree& wanted) {
     leaves.push_back({std::string(leaf_path), &node});
   };
   TreeAccess::visit(wanted, path, 0, add);
-  std::sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  std::sort(leaves.begin(), leaves.end(), by_path);
   return leaves;
 }
 
@@ -111,10 +115,11 @@ class Stands {
 
 class Selector {
  public:
-  Selector(const Index& index, const AbstractTree& wanted, const TreeLoadOptions& options)
+  /// Leaves come sorted.
+  Selector(const Index& index, std::vector<WantedLeaf> wanted, const TreeLoadOptions& options)
       : index_(index),
         options_(options),
-        wanted_(sorted_leaves(wanted)),
+        wanted_(std::move(wanted)),
         elsewhere_(names_elsewhere(index, options.aliases)) {
     for (const WantedLeaf& leaf : wanted_) {
       if (const auto other = elsewhere_.find(leaf.path); other != elsewhere_.end()) {
@@ -380,7 +385,22 @@ Selection select_all(const Index& index, const TreeLoadOptions& options) {
 }
 
 Selection select(const Index& index, const AbstractTree& wanted, const TreeLoadOptions& options) {
-  return Selector(index, wanted, options).run();
+  return Selector(index, sorted_leaves(wanted), options).run();
+}
+
+Selection select_parts(const Index& index, const std::vector<WantedPart>& parts, TreeLoadOptions options) {
+  std::vector<WantedLeaf> leaves;
+  leaves.reserve(parts.size());
+  for (const WantedPart& part : parts) {
+    leaves.push_back({part.path, &part.form});
+  }
+  std::sort(leaves.begin(), leaves.end(), by_path);
+  options.partial = true;
+  Selection selection = Selector(index, std::move(leaves), options).run();
+  for (Selected& one : selection.entries) {
+    one.is_placed = one.wanted != nullptr;
+  }
+  return selection;
 }
 
 }  // namespace cairn::detail

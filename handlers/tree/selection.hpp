@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/into.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "formats/internal/index.hpp"
@@ -19,6 +20,7 @@ namespace cairn::detail {
 struct Selected {
   formats::IndexEntry entry;
   const AbstractTree* wanted = nullptr;  ///< Null: as stored.
+  bool is_placed = false;                ///< It has memory in an object, and is in no tree.
 };
 
 /// Holds what a load takes, in the order of paths.
@@ -57,6 +59,10 @@ void check_left_out(const formats::Index& index, std::string_view path, const Tr
 ///         Errc::type_mismatch, Errc::unsafe_cast and Errc::shape_mismatch, naming the path.
 [[nodiscard]] Selection select(const formats::Index& index, const AbstractTree& wanted,
                                const TreeLoadOptions& options);
+
+/// The entries that are parts of an object: all else stays where it is.
+[[nodiscard]] Selection select_parts(const formats::Index& index, const std::vector<WantedPart>& parts,
+                                     TreeLoadOptions options);
 
 /// The paths of the leaves that are wanted, or stand for what is below them. `wanted` is materialised.
 [[nodiscard]] std::vector<std::string> wanted_paths(const AbstractTree& wanted);

@@ -93,6 +93,11 @@ Awaitable<AbstractTree> describe_state(Awaitable<CheckpointMetadata> all) {
   co_return state_of(metadata);
 }
 
+LoadOptions objects_only(LoadOptions options) {
+  options.handler_options.set(ObjectsOnly());
+  return options;
+}
+
 Requests state_request(std::optional<AbstractTree> wanted) {
   Requests requests;
   if (wanted) {
@@ -160,12 +165,13 @@ std::string detail::state_name() {
 
 LoadResult detail::load_state(const std::filesystem::path& path, Request request, const LoadOptions& options,
                               const Context& context) {
-  return load_checkpointables(path, {std::move(request)}, options, context).result();
+  return load_checkpointables(path, {std::move(request)}, objects_only(options), context).result();
 }
 
 LoadIntoResponse detail::load_state_async(const std::filesystem::path& path, Request request,
                                           const LoadOptions& options, const Context& context) {
-  return LoadIntoResponse(load_checkpointables_async(path, {std::move(request)}, options, context));
+  return LoadIntoResponse(
+      load_checkpointables_async(path, {std::move(request)}, objects_only(options), context));
 }
 
 LoadResult LoadIntoResponse::wait() const {

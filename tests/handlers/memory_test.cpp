@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <boost/describe/class.hpp>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -19,6 +21,8 @@
 #include "cairn/core/save.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/builtin.hpp"
+#include "cairn/handlers/describe.hpp"
+#include "cairn/handlers/into.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "core/internal/start.hpp"
@@ -56,6 +60,15 @@ void write_foreign_folder(const std::filesystem::path& folder, int files) {
   }
 }
 
+/// One of very many.
+struct Particle {
+  std::vector<float> position;
+  std::int64_t number = 0;
+  double mass = 0;
+  std::string name;
+};
+BOOST_DESCRIBE_STRUCT(Particle, (), (position, number, mass, name))
+
 class Memory : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -87,6 +100,31 @@ TEST_F(ReaderMemory, OfAForeignFolderIsBoundedByItsFiles) {
   ASSERT_TRUE(listed && loaded);
   EXPECT_LE(*listed, most);
   EXPECT_LE(*loaded, most);
+}
+
+TEST_F(ReaderMemory, OfObjectsIsAtMostTwiceThatOfTheirTree) {
+  const std::vector<Particle> saved(20'000, {{1, 2, 3}, 4, 0.5, "p"});
+  {
+    const Context context;
+    core::start_save(directory_ / "step", Checkpointables{{"item", to_tree(saved)}}, handlers_, SaveOptions(),
+                     context)
+        .wait();
+  }
+  const auto growth = [this](const Request& request) {
+    return testing::peak_growth([&] {
+      LoadOptions options;
+      options.handler_options.set(ObjectsOnly());
+      const Context context;
+      static_cast<void>(core::start_load(directory_ / "step", {request}, handlers_, options, context).wait());
+    });
+  };
+  std::vector<Particle> particles;
+
+  const auto as_tree = growth("item");
+  const auto as_objects = growth({"item", into(particles)});
+
+  ASSERT_TRUE(as_tree && as_objects);
+  EXPECT_LE(*as_objects, 2 * *as_tree);
 }
 
 TEST_F(ReaderMemory, OfManySmallCheckpointablesIsBoundedByTheirFiles) {

@@ -22,10 +22,19 @@
 
 namespace cairn {
 
+/// A part of a stored tree that is still to be read, and how.
+struct WantedPart {
+  std::string path;
+  AbstractTree form;
+};
+
+/// An option of a load whose caller takes nothing but what objects got: then no tree is made beside them.
+struct ObjectsOnly {};
+
 /// An object of the caller's that a stored tree is loaded into.
 ///
-/// A load calls `want` and then `finish`, each once on one of its threads; both again when a save has replaced the
-/// checkpoint meanwhile. What they throw is the load's failure; the object may hold anything then.
+/// A load calls `want` or `want_parts`, and then `finish`, each once on one of its threads; both again when a save has
+/// replaced the checkpoint meanwhile. What they throw is the load's failure; the object may hold anything then.
 class TreeTarget {
  public:
   virtual ~TreeTarget() = default;
@@ -35,7 +44,12 @@ class TreeTarget {
   /// Returns what to load for the object: places for elements, which it makes room for. Nothing has been read
   /// but the index.
   [[nodiscard]] virtual AbstractTree want(const AbstractTree& stored) = 0;
-  /// Takes the rest from what was loaded.
+  /// As `want`, where nobody else gets what is loaded (ObjectsOnly): the parts that the object lacks when it has taken
+  /// from `stored` what that says. Nothing where only `want` can say.
+  [[nodiscard]] virtual std::optional<std::vector<WantedPart>> want_parts(const AbstractTree& /*stored*/) {
+    return std::nullopt;
+  }
+  /// Takes the rest from what was loaded; of what `want_parts` has places for nothing is in it.
   virtual void finish(const Tree& loaded) = 0;
   /// Called before `want` where members may differ from what is stored: those that it lacks keep their values, what
   /// has no member is not asked for, and both are added to `differences`, which lives until `finish` has returned. By
@@ -63,6 +77,8 @@ class Places {
 
   /// Asks for the elements where they belong.
   void place(AbstractTree& wanted, Narrowing narrowing);
+  /// As `place`, and for what waits, by its path.
+  [[nodiscard]] std::vector<WantedPart> parts(Narrowing narrowing);
   /// Leaves out what is stored at those paths.
   static void leave_out(AbstractTree& wanted, const std::vector<std::string>& paths);
   /// Asks for nothing at those paths, as if nothing were stored there.
@@ -90,12 +106,7 @@ class ValueTarget final : public TreeTarget {
   ValueTarget(T& value, Narrowing narrowing) : value_(value), narrowing_(narrowing) {}
 
   [[nodiscard]] AbstractTree want(const AbstractTree& stored) override {
-    places_ = Places();
-    TreeReader at({}, narrowing_);
-    at.places = &places_;
-    at.differences = differences_;
-    at.array_names = array_names_;
-    read_value(tree_of_shapes(stored), value_, at);
+    read_shapes(stored);
     AbstractTree wanted = stored;
     places_.place(wanted, narrowing_);
     if (differences_ != nullptr) {
@@ -105,6 +116,11 @@ class ValueTarget final : public TreeTarget {
       Places::forget(wanted, array_names_->left_out);
     }
     return wanted;
+  }
+
+  [[nodiscard]] std::optional<std::vector<WantedPart>> want_parts(const AbstractTree& stored) override {
+    read_shapes(stored);
+    return places_.parts(narrowing_);
   }
 
   void finish(const Tree& loaded) override { places_.finish(loaded); }
@@ -117,6 +133,15 @@ class ValueTarget final : public TreeTarget {
   [[nodiscard]] const void* object() const noexcept override { return &value_; }
 
  private:
+  void read_shapes(const AbstractTree& stored) {
+    places_ = Places();
+    TreeReader at({}, narrowing_);
+    at.places = &places_;
+    at.differences = differences_;
+    at.array_names = array_names_;
+    read_value(tree_of_shapes(stored), value_, at);
+  }
+
   T& value_;
   Narrowing narrowing_;
   MemberDifferences* differences_ = nullptr;
