@@ -377,6 +377,7 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
       if (!parts) {
         wanted = target->want(stored);
       }
+      detail::require_some_taken(index, differences);
     }
     if (wanted && !parts) {
       wanted->materialise();

@@ -82,6 +82,9 @@ class Stands {
   /// Shape: paths come sorted. They must outlive this.
   void add(std::string_view path) { paths_.push_back(path); }
 
+  /// Returns whether one of them is that path, or a container that it lies in.
+  [[nodiscard]] bool cover(std::string_view path) const { return has(path) || hold(path); }
+
   /// Returns whether one of them is a container that `path` lies in.
   [[nodiscard]] bool hold(std::string_view path) const {
     if (paths_.empty()) {
@@ -111,6 +114,30 @@ class Stands {
               fmt::format("{}: {}: {} has no place in a tree{}; ask for what is wanted by its name, or set "
                           "TreeLoadOptions::leave_out",
                           index.path(), shown(path), why, more));
+}
+
+/// Throws unless some stored leaf is none that differences leave out.
+void require_taken(const std::vector<std::string>& leaves, const MemberDifferences& differences,
+                   std::string_view source) {
+  std::vector<std::string_view> left_out(differences.unexpected.begin(), differences.unexpected.end());
+  std::sort(left_out.begin(), left_out.end());
+  Stands stands;
+  std::for_each(left_out.begin(), left_out.end(), [&stands](std::string_view path) { stands.add(path); });
+  if (!std::all_of(leaves.begin(), leaves.end(),
+                   [&stands](const auto& leaf) { return stands.cover(leaf); })) {
+    return;
+  }
+  PathList missing;
+  PathList unexpected;
+  std::for_each(differences.missing.begin(), differences.missing.end(),
+                [&](const auto& path) { missing.add(path); });
+  std::for_each(left_out.begin(), left_out.end(), [&](std::string_view path) { unexpected.add(path); });
+  throw Error(
+      Errc::structure_mismatch,
+      fmt::format(
+          "{}nothing that is stored fits, though members may differ: {}; {}; for names that differ set "
+          "TreeLoadOptions::rename",
+          source, missing.describe("wanted but not stored"), unexpected.describe("stored but not wanted")));
 }
 
 class Selector {
@@ -351,6 +378,33 @@ std::map<std::string, std::string, std::less<>> names_elsewhere(
   }
   std::erase_if(nearest, [](const auto& name) { return name.first == name.second; });
   return nearest;
+}
+
+void require_some_taken(const Index& stored, const MemberDifferences& differences) {
+  if (differences.missing.empty() || differences.unexpected.empty()) {
+    return;
+  }
+  std::vector<std::string> leaves;
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const IndexEntry entry = stored.entry(i);
+    if (entry.kind != EntryKind::list || entry.list_size() == 0) {
+      leaves.emplace_back(entry.name);
+    }
+  }
+  require_taken(leaves, differences, stored.path() + ": ");
+}
+
+void require_some_taken(const Tree& stored, const MemberDifferences& differences) {
+  if (differences.missing.empty() || differences.unexpected.empty()) {
+    return;
+  }
+  std::vector<std::string> leaves;
+  visit_leaves(stored, [&leaves](std::string_view path, const Tree& leaf) {
+    if (!leaf.is_list() || leaf.size() == 0) {
+      leaves.emplace_back(path);
+    }
+  });
+  require_taken(leaves, differences, "");
 }
 
 std::vector<std::string> wanted_paths(const AbstractTree& wanted) {

@@ -64,6 +64,9 @@ void check_left_out(const formats::Index& index, std::string_view path, const Tr
 [[nodiscard]] Selection select_parts(const formats::Index& index, const std::vector<WantedPart>& parts,
                                      TreeLoadOptions options);
 
+/// As require_some_taken for a tree.
+void require_some_taken(const formats::Index& stored, const MemberDifferences& differences);
+
 /// The paths of the leaves that are wanted, or stand for what is below them. `wanted` is materialised.
 [[nodiscard]] std::vector<std::string> wanted_paths(const AbstractTree& wanted);
 

@@ -16,6 +16,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
@@ -115,6 +116,44 @@ TEST_F(Differences, AreFoundInContainers) {
   EXPECT_EQ(run.models["x/y"], (LaterModel{{1, 2}, 7, 0.1, {}}));
   EXPECT_EQ(run.best, (LaterModel{{1, 2}, 7, 0.2, {}}));
   EXPECT_THAT(loaded.result().unexpected, ElementsAre("models/x~1y/gone", "best/gone"));
+}
+
+TEST_F(Differences, OfWhichNothingFitsAreAnError) {
+  save(Tree{{"module", to_tree(LaterModel())}});
+  LaterModel model = wanted_;
+  Tree tree = {{"w", 1}};
+  const auto fails =
+      Fails(Errc::structure_mismatch,
+            AllOf(HasSubstr("nothing that is stored fits"), HasSubstr("wanted but not stored: 'w'"),
+                  HasSubstr("1 stored but not wanted: 'module'"), HasSubstr("rename")));
+
+  EXPECT_THAT([&] { load_with({"item", into(model)}); }, fails);
+  EXPECT_THAT([&] { load_with({"item", into(tree)}); }, fails);
+  EXPECT_THAT([&] { load_with("item").take<LaterModel>("item"); }, fails);
+  EXPECT_EQ(model, wanted_);
+}
+
+TEST_F(Differences, OfWhichNothingFitsInAListAreAnError) {
+  save(Tree{{"runs", Tree::list({Tree{{"a", 1}}, Tree{{"b", 2}}})}});
+  std::map<std::string, std::vector<LaterModel>> runs;
+
+  EXPECT_THAT(
+      [&] {
+        load_with({"item", into(runs)});
+      },
+      Fails(Errc::structure_mismatch, HasSubstr("2 stored but not wanted: 'runs/0/a', 'runs/1/b'")));
+}
+
+TEST_F(Differences, AreNoneWhereNothingIsStoredOrWanted) {
+  save(Tree::map());
+  LaterModel model = wanted_;
+  std::map<std::string, LaterModel> none;
+
+  EXPECT_THAT(load_with({"item", into(model)}).result().missing,
+              ElementsAre("w", "step", "temperature", "limit"));
+  load_with({"item", into(none)});
+
+  EXPECT_EQ(model, wanted_);
 }
 
 TEST_F(Differences, OfATreeKeepWhatItHas) {

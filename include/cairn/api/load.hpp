@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/into.hpp"
 #include "cairn/handlers/tree.hpp"
+#include "cairn/handlers/tree_load_options.hpp"
 #include "cairn/observe/report.hpp"
 
 namespace cairn {
@@ -160,6 +162,15 @@ template <class T>
 LoadResult load_into(const std::filesystem::path& path, T& object, const LoadOptions& options = {},
                      const Context& context = default_context()) {
   return detail::load_state(path, Request(detail::state_name(), into(object)), options, context);
+}
+
+/// As above, where members may differ from what is stored: the result says which have kept their values.
+///
+/// Example: const LoadResult result = load_into("run/100", model, members_may_differ);
+template <class T, std::same_as<MembersMayDiffer> Differ>  // Deduced: `{}` are options.
+[[nodiscard]] LoadResult load_into(const std::filesystem::path& path, T& object, Differ differ,
+                                   const Context& context = default_context()) {
+  return load_into(path, object, LoadOptions(differ), context);
 }
 
 /// As above, but returns when the blocking phase is over, and reads in the background.

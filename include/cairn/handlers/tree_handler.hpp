@@ -215,6 +215,7 @@ struct HandledAs<T> {
       TreeReader at({}, narrowing);
       at.differences = &differences;
       detail::read_value(tree, value, at);
+      detail::require_some_taken(tree, differences);
       result.missing = std::move(differences.missing);
       result.unexpected = std::move(differences.unexpected);
       return value;

@@ -59,8 +59,8 @@ struct TreeLoadOptions {
   std::string separator;
   /// Members of structs may differ from the keys that are stored, in loads into objects and in Loaded::take: those
   /// that are not stored keep their values, and keys without a member are left out. LoadResult::missing and
-  /// unexpected have the paths of both. Default: such a difference is an error. In a load into a Tree so may the keys
-  /// of its maps.
+  /// unexpected have the paths of both. Default: such a difference is an error, and so is a load of which nothing fits
+  /// what is stored. In a load into a Tree the keys of its maps may differ.
   bool members_may_differ = false;
 };
 

@@ -75,6 +75,11 @@ void read_view(const Tree& leaf, const MutableArrayView& out, std::string_view p
 /// Errors: Errc::type_mismatch when it is not a decimal number, or not written as to_string writes it.
 [[nodiscard]] Tree number_of_key(std::string_view key, std::string_view path);
 
+/// Refuses differences that leave nothing of a tree: something was wanted, something is stored, and nothing fits.
+///
+/// Errors: Errc::structure_mismatch.
+void require_some_taken(const Tree& stored, const MemberDifferences& differences);
+
 /// Asks for the elements of an array in the memory of a value that is being filled.
 void add_place(Places& places, const std::string& path, MutableArrayView memory);
 
