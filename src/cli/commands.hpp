@@ -63,18 +63,19 @@ struct Arguments {
   std::string layout;  ///< By which files of other programs are read; empty: the one that recognises them.
   std::uint64_t limit = 1000;  ///< show: elements and lines.
   bool is_json = false;
-  bool lists_arrays = false;        ///< ls --all.
-  bool has_statistics = false;      ///< inspect --stats.
-  std::size_t threads = 0;          ///< verify; 0: as many as the machine has cores.
-  std::size_t jobs = 0;             ///< verify: checkpoints at once; 0: likewise.
-  bool removes = false;             ///< recover and prune --remove.
-  bool other_hosts = false;         ///< recover --other-hosts.
-  std::filesystem::path other;      ///< diff: the second; export, reshard, copy: the target.
-  bool overwrites = false;          ///< copy --overwrite.
+  bool lists_arrays = false;         ///< ls --all.
+  std::string numbers;               ///< ls --numbers: "apart" or "decimal"; empty: as both say.
+  bool has_statistics = false;       ///< inspect --stats.
+  std::size_t threads = 0;           ///< verify; 0: as many as the machine has cores.
+  std::size_t jobs = 0;              ///< verify: checkpoints at once; 0: likewise.
+  bool removes = false;              ///< recover and prune --remove.
+  bool other_hosts = false;          ///< recover --other-hosts.
+  std::filesystem::path other;       ///< diff: the second; export, reshard, copy: the target.
+  bool overwrites = false;           ///< copy --overwrite.
   std::vector<std::string> renames;  ///< diff and export --rename, "P=Q".
   std::vector<std::string> strips;   ///< diff and export --strip.
   std::optional<double> tolerance;   ///< diff --tolerance.
-  bool metadata_only = false;       ///< diff --metadata.
+  bool metadata_only = false;        ///< diff --metadata.
   PruneArguments prune;
   ExportArguments exporting;
   RecutArguments recutting;

@@ -66,9 +66,26 @@ std::vector<ForeignEntry> find_foreign(const std::filesystem::path& path) {
   return found;
 }
 
-std::vector<store::FoundCheckpoint> find_checkpoints(const std::filesystem::path& path) {
+std::optional<std::pair<std::string, std::string>> names_in_doubt(std::vector<store::FoundCheckpoint> found) {
+  const auto by = [](store::NumbersInNames numbers) {
+    return [numbers](const auto& a, const auto& b) { return store::is_before_by_name(a, b, numbers); };
+  };
+  std::stable_sort(found.begin(), found.end(), by(store::NumbersInNames::apart));
+  std::vector<store::FoundCheckpoint> decimal = found;
+  std::stable_sort(decimal.begin(), decimal.end(), by(store::NumbersInNames::decimal));
+  for (std::size_t i = found.size(); i-- > 0;) {
+    if (store::name_in_root(found[i]) != store::name_in_root(decimal[i])) {
+      return std::pair(decimal[i].name, found[i].name);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<store::FoundCheckpoint> find_checkpoints(const std::filesystem::path& path,
+                                                     std::optional<store::NumbersInNames> numbers) {
   store::ListOptions options;
   options.everything = true;
+  options.numbers = numbers;
   return store::list_checkpoints(io::posix_syscalls(), path, options);
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/error.hpp"
@@ -11,10 +13,16 @@
 
 namespace cairn::cli {
 
-/// Returns what lies in a directory of checkpoints and is or was Cairn's, in the order of names.
+/// Returns what lies in a directory of checkpoints and is or was Cairn's, in the order of store::ListOptions.
 ///
 /// Errors: those of `store::list_checkpoints`. What is wrong with an entry is its `problem`.
-[[nodiscard]] std::vector<store::FoundCheckpoint> find_checkpoints(const std::filesystem::path& path);
+[[nodiscard]] std::vector<store::FoundCheckpoint> find_checkpoints(
+    const std::filesystem::path& path, std::optional<store::NumbersInNames> numbers = std::nullopt);
+
+/// Returns two names in the order of runs of digits that are in the other order as decimal numbers, the newest such;
+/// nothing where both readings put all names in one order.
+[[nodiscard]] std::optional<std::pair<std::string, std::string>> names_in_doubt(
+    std::vector<store::FoundCheckpoint> found);
 
 /// A file or folder of another program.
 struct ForeignEntry {

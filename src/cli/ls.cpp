@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -30,6 +32,9 @@ struct Listed {
   std::vector<StepFacts> steps;  ///< In the same order.
   std::vector<ForeignEntry> foreign;
   training::Rewound rewound;
+  /// Names that are listed by the time of their commits, as readings of their numbers differ; nothing where names say
+  /// the order.
+  std::optional<std::pair<std::string, std::string>> in_doubt;
 
   [[nodiscard]] bool has_steps() const {
     return std::any_of(steps.begin(), steps.end(),
@@ -56,6 +61,7 @@ void write_listed(JsonWriter& json, const store::FoundCheckpoint& each, const St
 
 void write_checkpoints(JsonWriter json, const std::filesystem::path& path, const Listed& listed) {
   json.begin_object().key("path").value(path.string());
+  json.key("order").value(listed.in_doubt ? "by_time" : "by_name");
   for (const bool counts : {true, false}) {
     json.key(counts ? "checkpoints" : "others").begin_list();
     for (std::size_t i = 0; i < listed.checkpoints.size(); ++i) {
@@ -124,6 +130,13 @@ void print_checkpoints(Output& out, const std::filesystem::path& path, const Lis
     }
     add(row, {"total", counted, "", size_text(bytes)}, StepFacts());
   });
+  if (listed.in_doubt) {
+    out.print(
+        "\nin the order of their commits: '{}' is before '{}' where each run of digits is a number, as in "
+        "versions, and "
+        "behind it where numbers are decimal; --numbers apart or decimal lists by names\n",
+        printable(listed.in_doubt->first), printable(listed.in_doubt->second));
+  }
   print_rewound(out, listed.rewound);
 }
 
@@ -224,7 +237,12 @@ int ls(const Arguments& arguments, Output& out) {
       throw;
     }
     Listed listed;
-    listed.checkpoints = find_checkpoints(arguments.path);
+    std::optional<store::NumbersInNames> numbers;
+    if (!arguments.numbers.empty()) {
+      numbers = arguments.numbers == "apart" ? store::NumbersInNames::apart : store::NumbersInNames::decimal;
+    }
+    listed.checkpoints = find_checkpoints(arguments.path, numbers);
+    listed.in_doubt = numbers ? std::nullopt : names_in_doubt(listed.checkpoints);
     listed.foreign = find_foreign(arguments.path);
     if (listed.checkpoints.empty() && listed.foreign.empty() && !may_be_root(arguments.path)) {
       throw;

@@ -84,6 +84,12 @@ CLI::App* add_ls(CLI::App& app, Arguments& arguments) {
       app, "ls", "List the checkpointables of a checkpoint, or the checkpoints of a directory", arguments);
   add_path(*ls, arguments);
   ls->add_flag("--all", arguments.lists_arrays, "List every array too");
+  ls->add_option(
+        "--numbers", arguments.numbers,
+        "How numbers in the names of checkpoints are read: apart, as in versions (1.9, 1.10), or decimal "
+        "(0.15, 0.2) (default: as both say, else by the time of the commit)")
+      ->type_name("apart|decimal")
+      ->transform(cairn::cli::one_of({"apart", "decimal"}));
   return ls;
 }
 

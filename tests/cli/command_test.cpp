@@ -201,6 +201,33 @@ TEST_F(Cli, LsOfADirectoryLeavesOutWhatIsOnlyCalledLikeOneOfOurs) {
   EXPECT_THAT(run_cli({"ls", directory_.path()}).out, Not(HasSubstr(".tmp")));
 }
 
+TEST_F(Cli, LsOfADirectorySaysWhereNumbersInNamesCanBeReadInTwoWays) {
+  const testing::TempDir root;
+  for (const char* name : {"0.2", "0.15", "0.1"}) {
+    save(root / name, Tree{{"a", 1}});
+  }
+  const auto order = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"ls", root.path().string(), "--json"});
+    const auto answer = nlohmann::json::parse(run_cli(options).out);
+    std::string names = answer["order"].get<std::string>() + ":";
+    for (const auto& each : answer["checkpoints"]) {
+      names += " " + each["name"].get<std::string>();
+    }
+    return names;
+  };
+
+  EXPECT_EQ(order({}), "by_time: 0.2 0.15 0.1");
+  EXPECT_EQ(order({"--numbers", "apart"}), "by_name: 0.1 0.2 0.15");
+  EXPECT_EQ(order({"--numbers", "decimal"}), "by_name: 0.1 0.15 0.2");
+  EXPECT_THAT(
+      run_cli({"ls", root.path()}).out,
+      HasSubstr(
+          "in the order of their commits: '0.2' is before '0.15' where each run of digits is a number"));
+  EXPECT_THAT(run_cli({"ls", root.path(), "--numbers", "apart"}).out, Not(HasSubstr("in the order of")));
+  EXPECT_THAT(run_cli({"ls", root.path(), "--numbers", "roman"}).err,
+              HasSubstr("'roman' is not apart or decimal"));
+}
+
 TEST_F(Cli, InspectShowsArraysValuesAndCustomMetadata) {
   EXPECT_THAT(
       run_cli({"inspect", path_}).out,
