@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/array_files.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
@@ -200,6 +202,15 @@ void tell_marked(const SaveContext& context, const array_store::Writer& writer) 
         "files hold several boxes of one array, and torch refuses to read such files (MaxFileSize makes "
         "others, and so do cairn reshard and cairn export); arrays",
         arrays);
+  }
+  if (std::span<const std::string> paths = writer.overlapping(); !paths.empty()) {
+    constexpr std::size_t kMostNamed = 5;
+    const std::size_t more = paths.size() - std::min(paths.size(), kMostNamed);
+    paths = paths.first(paths.size() - more);
+    context.add_problem(fmt::format(
+        "'{}': elements lie over each other in the memory of '{}'{}: each is saved as often "
+        "as its view has it; are its strides in bytes?",
+        context.name(), fmt::join(paths, "', '"), more > 0 ? fmt::format(" and {} more", more) : ""));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -250,6 +251,38 @@ void check_disjoint(std::span<const Destination> destinations) {
     }
     begin = end;
   }
+}
+
+bool overlaps_itself(const ArrayView& view) {
+  struct Axis {
+    std::uint64_t extent;
+    std::uint64_t stride;  // Its magnitude: where the first element lies does not matter.
+  };
+  const std::uint64_t element = bits(view.dtype()) / 8;
+  std::vector<Axis> axes;
+  std::uint64_t count = 1;
+  std::uint64_t span = element;
+  for (std::size_t d = 0; d < view.shape().size(); ++d) {
+    const std::int64_t stride = view.strides()[d];
+    if (view.shape()[d] > 1 && stride != 0) {
+      axes.push_back({view.shape()[d], static_cast<std::uint64_t>(stride < 0 ? -stride : stride)});
+      count *= axes.back().extent;  // Below 2^63, as the view's bytes are.
+      span += (axes.back().extent - 1) * axes.back().stride;
+    }
+  }
+  if (view.byte_count() == 0 || is_packed(view.dtype())) {
+    return false;
+  }
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      // So many steps along the one lead to where so many along the other do.
+      const std::uint64_t common = std::gcd(axes[a].stride, axes[b].stride);
+      if (axes[b].stride / common < axes[a].extent && axes[a].stride / common < axes[b].extent) {
+        return true;
+      }
+    }
+  }
+  return span < count * element;
 }
 
 }  // namespace cairn

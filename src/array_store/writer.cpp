@@ -10,6 +10,7 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 
+#include "array/internal/overlap.hpp"
 #include "array_store/array_bytes.hpp"
 #include "array_store/write_plan.hpp"
 #include "formats/internal/index.hpp"
@@ -184,6 +185,9 @@ void Writer::set_policy(std::string_view description) {
 void Writer::add_tensor(std::string_view path, const Array& array, DType stored, const StorageForm& form,
                         std::uint32_t number) {
   WritePlan& plan = *plan_;
+  if (!array.view().is_contiguous() && overlaps_itself(array.view())) {
+    overlapping_.emplace_back(path);
+  }
   check_owner(path, array, form.snapshot);
   check_cast(path, array.dtype(), stored, form.narrowing);
   DeviceCopier* const copier = copier_for(path, array.view(), stored, options_.copier_of);

@@ -216,5 +216,51 @@ TEST(CheckDisjoint, AgreesWithCountingEveryByte) {
   EXPECT_GT(refused, 2000);
 }
 
+TEST(OverlapsItself, NeverSaysSoWithoutReasonAndFindsMostOfIt) {
+  std::mt19937 random(7);
+  const std::vector<float> memory(4096);
+  int found = 0;
+  int missed = 0;
+  int none = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    Shape shape(1 + random() % 3, 1);
+    Strides strides(shape.size(), 0);
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      shape[d] = 1 + random() % 4;
+      strides[d] = static_cast<std::int64_t>(1 + random() % 12) * (random() % 4 == 0 ? -1 : 1);
+    }
+    std::vector<std::int64_t> places = {2048};
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      std::vector<std::int64_t> more;
+      for (const std::int64_t place : places) {
+        for (std::uint64_t i = 0; i < shape[d]; ++i) {
+          more.push_back(place + static_cast<std::int64_t>(i) * strides[d]);
+        }
+      }
+      places = std::move(more);
+    }
+    std::sort(places.begin(), places.end());
+    const bool overlaps = std::adjacent_find(places.begin(), places.end()) != places.end();
+
+    const bool says = overlaps_itself(view_of(memory, shape, strides, 2048));
+
+    ASSERT_TRUE(overlaps || !says) << to_string(shape) << to_string(strides);
+    found += says ? 1 : 0;
+    missed += overlaps && !says ? 1 : 0;
+    none += overlaps ? 0 : 1;
+  }
+  EXPECT_GT(none, 2000);
+  EXPECT_GT(found, 3 * missed) << missed;
+}
+
+TEST(OverlapsItself, LeavesBroadcastsAlone) {
+  const std::vector<float> memory(8);
+
+  EXPECT_FALSE(overlaps_itself(view_of(memory, {100, 8}, {0, 1})));
+  EXPECT_FALSE(overlaps_itself(view_of(memory, {2, 0}, {1, 1})));
+  EXPECT_FALSE(overlaps_itself(view_of(memory, {2, 4}, {1, 2})));
+  EXPECT_TRUE(overlaps_itself(view_of(memory, {3, 6}, {1, 1})));
+}
+
 }  // namespace
 }  // namespace cairn

@@ -565,5 +565,19 @@ TEST_F(Aliases, OfArraysThatAreGoneAreRefusedByName) {
               Fails(Errc::not_found, Not(HasSubstr("belong to another array"))));
 }
 
+TEST_F(Aliases, OfElementsInOneArrayAreNamed) {
+  const std::vector<float> memory(10);
+  const std::vector<float> row(10);
+  const ArrayView windows(memory.data(), {7, 4}, DType::float32, Strides{4, 4});
+  const ArrayView rows(row.data(), {3, 10}, DType::float32, Strides{0, 4});
+
+  const SaveResult result =
+      start(Tree{{"windows", Array::borrow(windows)}, {"repeated", Array::borrow(rows)}}).wait();
+
+  EXPECT_THAT(result.problems,
+              ElementsAre(AllOf(HasSubstr("'item'"), HasSubstr("over each other in the memory of 'windows'"),
+                                HasSubstr("strides in bytes"))));
+}
+
 }  // namespace
 }  // namespace cairn

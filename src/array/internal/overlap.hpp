@@ -30,4 +30,9 @@ struct Destination {
 ///         place (a stride of zero does); also where rows interleave too finely to be compared.
 void check_disjoint(std::span<const Destination> destinations);
 
+/// Returns whether some elements of a view lie over others, but for those that a stride of 0 repeats. In time that does
+/// not depend on the extents: it finds what two dimensions, or all together, have no room for, and never says so of a
+/// view without such elements.
+[[nodiscard]] bool overlaps_itself(const ArrayView& view);
+
 }  // namespace cairn

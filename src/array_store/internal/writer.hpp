@@ -148,6 +148,8 @@ class Writer {
   /// The arrays that have several parts in one file. Other programs know of the first one only, and are told so
   /// (docs/format.md).
   [[nodiscard]] std::size_t marked_arrays() const noexcept { return marked_.size(); }
+  /// The paths of arrays whose elements lie over each other in memory; see overlaps_itself.
+  [[nodiscard]] const std::vector<std::string>& overlapping() const noexcept { return overlapping_; }
 
   /// Plans the files of what was added; the writer is of no use afterwards.
   ///
@@ -169,6 +171,7 @@ class Writer {
   bool keeps_values_ = false;
   std::uint32_t policy_ = 0;  // Which makes the files that begin from now on; 0: none.
   std::map<std::string, std::uint32_t, std::less<>> parts_in_file_;  // By path.
+  std::vector<std::string> overlapping_;
   std::set<std::string, std::less<>> marked_;                        // Paths.
 };
 
