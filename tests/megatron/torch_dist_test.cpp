@@ -139,8 +139,11 @@ TEST_F(TorchDist, IsNotLoadedUnderOtherNames) {
   StateDictLoadOptions options;
   options.load.handler_options.set(TreeLoadOptions::renamed({}, "."));
 
-  EXPECT_THAT([&] { load(flat_state(whole(older()), 0, 1, 1, false), older(), options, *context_); },
-              Fails(Errc::invalid_argument, HasSubstr("separator are for trees")));
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(load(flat_state(whole(older()), 0, 1, 1, false), older(), options, *context_));
+      },
+      Fails(Errc::invalid_argument, HasSubstr("separator are for trees")));
 }
 
 TEST_F(TorchDist, HasObjects) {
