@@ -172,7 +172,7 @@ class Writer {
   std::uint32_t policy_ = 0;  // Which makes the files that begin from now on; 0: none.
   std::map<std::string, std::uint32_t, std::less<>> parts_in_file_;  // By path.
   std::vector<std::string> overlapping_;
-  std::set<std::string, std::less<>> marked_;                        // Paths.
+  std::set<std::string, std::less<>> marked_;  // Paths.
 };
 
 }  // namespace cairn::array_store
