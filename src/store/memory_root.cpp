@@ -121,7 +121,9 @@ void MemoryRoot::begin() {
   make_way();
 }
 
+/// A file that is being prepared is waited for: it is a spare one then, which is taken, or gives way.
 void MemoryRoot::ask(const std::filesystem::path& file, std::uint64_t bytes) {
+  const MutexLock lock(making_);
   if ((asked_bytes_ += round_up(bytes, kPageBytes)) > allowed_bytes_) {
     throw Error(
         std::error_code(ENOSPC, std::system_category()),
@@ -130,10 +132,9 @@ void MemoryRoot::ask(const std::filesystem::path& file, std::uint64_t bytes) {
   }
 }
 
-/// Of a file that is being prepared either this sees that, or that sees what was asked for.
 void MemoryRoot::make_way() {
   const std::uint64_t allowed = allowed_bytes_;
-  trim(allowed - std::min(allowed, asked_bytes_ + prepared_bytes_));
+  trim(allowed - std::min(allowed, asked_bytes_.load()));
 }
 
 void MemoryRoot::reserve(const std::filesystem::path& file, std::uint64_t bytes) {
@@ -189,8 +190,7 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
     if (size < kMinFilledBytes || is_over()) {
       continue;
     }
-    prepared_bytes_ = size;
-    const std::shared_ptr<void> made(nullptr, [this](std::nullptr_t) { prepared_bytes_ = 0; });
+    const MutexLock lock(making_);
     if (asked_bytes_ + spare_.bytes() + size > allowed_bytes_) {
       return;
     }

@@ -128,11 +128,11 @@ struct StepDirectory::State {
     return step;
   }
 
-  /// Returns the names on the disk now. `earlier`: what it has returned before, of which only what has changed since is
+  /// Returns the names on the disk now. `before`: what it has returned before, of which only what has changed since is
   /// looked at.
-  [[nodiscard]] Names list_names(const Names& earlier) const {
+  [[nodiscard]] Names list_names(const Names& before) const {
     const std::optional<io::Directory> directory = open_root();
-    return directory ? store::list_names(*directory, earlier) : Names();
+    return directory ? store::list_names(*directory, before) : Names();
   }
 
   [[nodiscard]] KnownSteps steps_of(const Names& listing) const {
@@ -161,13 +161,13 @@ struct StepDirectory::State {
   void list_again(bool keeps_manifests) {
     for (;;) {
       std::uint64_t before = 0;
-      auto earlier = std::make_shared<const Names>();
+      auto listed_before = std::make_shared<const Names>();
       {
         const MutexLock lock(mutex);
         before = changes;
-        earlier = keeps_manifests ? names : earlier;
+        listed_before = keeps_manifests ? names : listed_before;
       }
-      auto now = std::make_shared<const Names>(list_names(*earlier));
+      auto now = std::make_shared<const Names>(list_names(*listed_before));
       KnownSteps found = steps_of(*now);
       const MutexLock lock(mutex);
       names = std::move(now);

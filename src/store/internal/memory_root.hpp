@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/mapped_files.hpp"
@@ -112,7 +113,7 @@ class MemoryRoot {
   std::atomic<std::uint64_t> prepared_{0};  // Names the next one.
   std::atomic<std::uint64_t> allowed_bytes_{std::numeric_limits<std::uint64_t>::max()};
   std::atomic<std::uint64_t> asked_bytes_{0};
-  std::atomic<std::uint64_t> prepared_bytes_{0};  // Of the spare file that is being made.
+  Mutex making_;  // Held while a spare file is being made.
 };
 
 }  // namespace cairn::store
