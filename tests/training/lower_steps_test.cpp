@@ -85,7 +85,7 @@ TEST_F(LowerSteps, BelowThoseOfAnotherProgramAreNotToldToSetThemAside) {
               Fails(Errc::invalid_argument, AllOf(HasSubstr("up to 5020, which another program has saved"),
                                                   Not(HasSubstr("rewind")))));
 
-  run->resume();  // Now it knows them.
+  static_cast<void>(run->resume());  // Now it knows them.
   EXPECT_THAT([&] { save(*run, 1300); }, Fails(Errc::invalid_argument, HasSubstr("Checkpointer::rewind")));
 }
 
