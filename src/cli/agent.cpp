@@ -98,7 +98,9 @@ std::vector<ImageLine> lines_of(const RunImages& images) {
       const auto age = std::chrono::system_clock::now() - *found.commit_time;
       line.age = std::max(std::chrono::floor<std::chrono::seconds>(age), std::chrono::seconds(0));
     }
-    line.state = found.is_sound() ? "complete" : found.kind == EntryClass::live ? "being filled" : "damaged";
+    line.state = found.is_sound()                 ? images.refusal(*step).empty() ? "complete" : "given up"
+                 : found.kind == EntryClass::live ? "being filled"
+                                                  : "damaged";
     const flash::Persisted persisted = images.persisted(*step);
     line.on_disk = persisted == flash::Persisted::yes        ? "yes"
                    : written.contains(images.on_disk(*step)) ? "being copied"

@@ -89,6 +89,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       copies(disk),
       persisting(persisting_options(where)) {
   memory.renew_mark();
+  not_taken_at_start = enter(lines_on_disk());
   copies.set_found(memory.latest().has_value());
   look_what_is_on_disk();
   if (options.start_agent) {
@@ -122,6 +123,7 @@ void FlashCheckpointer::State::rewind(std::uint64_t step) {
   flash::Memory::HeldImages later = memory.hold_above(step);
   copies.rewind(step);  // First: the disk may refuse it yet, and nothing more is given up then.
   memory.retire(std::move(later));
+  enter_if_rewound();
   has_gone_on = true;
   look_what_is_on_disk();
   last_given.reset();

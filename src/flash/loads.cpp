@@ -28,6 +28,25 @@ flash::Persisted FlashCheckpointer::State::persisted_as(std::uint64_t step) {
   }
 }
 
+training::StepLines FlashCheckpointer::State::lines_on_disk() const {
+  return training::StepLines::read(io::Directory::open(syscalls, root));
+}
+
+std::vector<std::string> FlashCheckpointer::State::enter(const training::StepLines& lines) {
+  std::vector<std::string> told = memory.enter(lines);
+  for (const std::string& each : told) {
+    report(std::make_exception_ptr(Error(Errc::superseded, each)));
+  }
+  return told;
+}
+
+void FlashCheckpointer::State::enter_if_rewound() {
+  const std::optional<training::StepLines> lines = copies.lines();
+  if (lines && lines->newest() > memory.line()) {
+    enter(*lines);
+  }
+}
+
 /// Where there is room for one image, it may go when it, or a newer step, is on disk.
 void FlashCheckpointer::State::look_what_is_on_disk() {
   const std::optional<std::uint64_t> newest = copies.newest(true);
@@ -65,8 +84,8 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume_from_memory(
       break;
     }
     const std::filesystem::path path = memory.path(image.step);
-    if (std::any_of(passed_over.begin(), passed_over.end(),
-                    [&path](const PassedOver& each) { return each.path == path; })) {
+    if (image.is_given_up || std::any_of(passed_over.begin(), passed_over.end(),
+                                         [&path](const PassedOver& each) { return each.path == path; })) {
       continue;
     }
     try {
@@ -152,6 +171,8 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume(const Requests& req
     recover(root, how.recovery, context);
   }
   disk.reload();
+  std::vector<std::string> not_taken = enter(lines_on_disk());
+  not_taken.insert(not_taken.begin(), not_taken_at_start.begin(), not_taken_at_start.end());
   std::vector<PassedOver> passed_over;
   std::optional<FlashResumed> resumed = resume_from_memory(requests, how, disk.latest(), passed_over);
   if (!resumed) {
@@ -170,7 +191,10 @@ std::optional<FlashResumed> FlashCheckpointer::State::resume(const Requests& req
   };
   resumed->why = fmt::format("{} is in memory, {} on disk", text_of(in_memory), text_of(on_disk));
   for (const PassedOver& each : passed_over) {
-    resumed->why += fmt::format("; {}", each.why);
+    not_taken.push_back(each.why);
+  }
+  for (const std::string& each : not_taken) {
+    resumed->why += fmt::format("; {}", each);
   }
   has_gone_on = true;
   make_ready(*resumed);

@@ -1,205 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flash/memory.hpp"
 
-#include <fcntl.h>
 #include <sys/statvfs.h>
 #include <system_error>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <iterator>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
 
-#include "flash/internal/run_images.hpp"
+#include "flash/memory_directory.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
-#include "io/internal/remove_directory.hpp"
 #include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/memory_mark.hpp"
 #include "store/internal/remove_checkpoint.hpp"
+#include "training/internal/annotations.hpp"
 
 namespace cairn::flash {
 namespace {
 
-constexpr std::uint32_t kOwnMode = 0700;
-constexpr std::string_view kRunDirectory = ".cairn-flash";
-constexpr std::string_view kRunName = "run";
-constexpr std::size_t kMaxRunBytes = 100;
-/// A program that was killed has its memory until the kernel has taken it apart.
-constexpr std::chrono::seconds kMostWait{5};
-constexpr std::chrono::milliseconds kLookAgain{10};
 /// With no limit that was given: one is complete while the other is filled.
 constexpr std::size_t kTwoImages = 2;
-
-std::filesystem::path canonical_of(const std::filesystem::path& path) {
-  std::error_code failed;
-  const std::filesystem::path found = std::filesystem::weakly_canonical(path, failed);
-  return failed ? std::filesystem::absolute(path).lexically_normal() : found;
-}
-
-bool lies_in(const std::filesystem::path& path, const std::filesystem::path& other) {
-  const std::filesystem::path relative = path.lexically_relative(other);
-  return !relative.empty() && *relative.begin() != "..";
-}
-
-void require_apart(const std::filesystem::path& memory, const std::filesystem::path& root) {
-  const std::filesystem::path a = canonical_of(memory);
-  const std::filesystem::path b = canonical_of(root);
-  if (a == b || lies_in(a, b) || lies_in(b, a)) {
-    refuse_memory(memory, fmt::format("it and the directory of steps, {}, lie in each other", root.string()));
-  }
-}
-
-/// Makes a directory where it is missing; one that is there is looked at by who opens it.
-void make_directory(io::Syscalls& syscalls, int above, const std::string& name,
-                    const std::filesystem::path& path, std::uint32_t mode = kOwnMode) {
-  const int made = io::uninterrupted([&] { return syscalls.make_directory_at(above, name.c_str(), mode); });
-  if (made != -EEXIST) {
-    io::require(made, "mkdir", path);
-  }
-}
-
-/// Opens the directory, which is made where it is missing, and refuses what others could change.
-io::Directory open_memory(io::Syscalls& syscalls, const std::filesystem::path& path) {
-  make_directory(syscalls, AT_FDCWD, path, path);
-  io::FileStatus named;
-  io::require(io::uninterrupted([&] { return syscalls.status_at(AT_FDCWD, path.c_str(), named); }), "stat",
-              path);
-  if (named.kind != io::FileKind::directory) {
-    refuse_memory(path,
-                  named.kind == io::FileKind::symlink ? "it is a symbolic link" : "it is not a directory");
-  }
-  io::Directory directory = io::Directory::open(syscalls, path);
-  io::FileStatus status;
-  io::require(io::uninterrupted([&] { return syscalls.status(directory.fd(), status); }), "stat", path);
-  if (status.id != named.id) {
-    refuse_memory(path, "it was replaced while it was opened");
-  }
-  require_memory(directory);
-  return directory;
-}
-
-/// Gives a file that others may make at the same moment its name, whole: who comes second reads the first one's.
-void write_once(const io::Directory& directory, std::string_view name, std::string_view text,
-                const store::RandomSource& random) {
-  const std::string made = fmt::format("{}.{}", name, store::to_string(store::make_uuid(random)));
-  const std::string wanted(name);
-  io::write_small_file(directory, made, text, 0600);
-  const int linked =
-      directory.syscalls().link_at(directory.fd(), made.c_str(), directory.fd(), wanted.c_str());
-  io::remove_if_there([&] { directory.remove_file(made); });
-  // Who was first may have tidied up since.
-  const bool is_second = linked == -EEXIST || (linked == -ENOENT && directory.status(name));
-  if (!is_second) {
-    io::require(linked, "link", directory.path() / name);
-  }
-  directory.sync();
-}
-
-/// Returns whether an entry was to get its name by `write_once`.
-bool is_unfinished(const io::DirectoryEntry& entry, std::string_view name) {
-  const std::string begin = fmt::format("{}.", name);
-  return entry.kind == io::FileKind::regular && entry.name.starts_with(begin) &&
-         store::parse_uuid(std::string_view(entry.name).substr(begin.size()));
-}
-
-/// Once the file has its name: removes what programs have left that were killed before they gave it that.
-void remove_unfinished(const io::Directory& directory, std::string_view name) {
-  for (const io::DirectoryEntry& entry : directory.list()) {
-    if (is_unfinished(entry, name)) {
-      io::remove_if_there([&] { directory.remove_file(entry.name); });
-    }
-  }
-}
-
-store::MemoryMark mark_of(const Memory::Options& options, const std::string& run) {
-  const StepFormat& format = options.names.format;
-  store::MemoryMark mark;
-  mark.run = run;
-  mark.root = options.root;
-  mark.limit_bytes = options.limit_bytes;
-  mark.step_zero = format.name(0);
-  mark.names.push_back({format.prefix(), format.width()});
-  for (const StepFormat& other : options.names.also_read) {
-    mark.names.push_back({other.prefix(), other.width()});
-  }
-  return mark;
-}
-
-/// The name of the run whose steps are in this directory; one that has none gets one.
-std::string name_run(io::Syscalls& syscalls, const std::filesystem::path& root,
-                     const store::RandomSource& random) {
-  make_directory(syscalls, AT_FDCWD, root, root, io::kDirectoryMode);
-  const io::Directory steps = io::Directory::open(syscalls, root);
-  make_directory(syscalls, steps.fd(), std::string(kRunDirectory), root / kRunDirectory);
-  std::optional<std::string> run = run_in(steps);
-  if (!run) {
-    write_once(steps.open_directory(kRunDirectory), kRunName, store::to_string(store::make_uuid(random)),
-               random);
-    steps.sync();
-    run = run_in(steps);
-  }
-  remove_unfinished(steps.open_directory(kRunDirectory), kRunName);
-  return run.value();
-}
-
-/// Makes the mark and the directory of the rank where they are missing. Refuses the memory of another run.
-void require_own(const io::Directory& memory, const Memory::Options& options,
-                 const store::RandomSource& random) {
-  const std::string run = name_run(memory.syscalls(), options.root, random);
-  if (!memory.status(store::kMemoryMarkName)) {
-    for (const io::DirectoryEntry& entry : memory.list()) {
-      if (!is_unfinished(entry, store::kMemoryMarkName) && !memory.status(store::kMemoryMarkName)) {
-        refuse_memory(memory.path(), fmt::format("it is not empty, and has no {}", store::kMemoryMarkName));
-      }
-    }
-    write_once(memory, store::kMemoryMarkName, store::encode_mark(mark_of(options, run)), random);
-  }
-  const std::string name(kRankName);
-  make_directory(memory.syscalls(), memory.fd(), name, memory.path() / name);
-  const std::optional<store::MemoryMark> mark = store::read_mark_above(memory.open_directory(name));
-  if (!mark) {
-    refuse_memory(memory.path(), fmt::format("its {} is not a file of this user", store::kMemoryMarkName));
-  }
-  if (mark->run != run) {
-    refuse_memory(memory.path(), fmt::format("it is that of run {}, with its steps in {}; {} has run {}",
-                                             mark->run, mark->root.string(), options.root.string(), run));
-  }
-  require_one_rank(*mark, memory.path());
-}
-
-std::shared_ptr<store::MemoryRoot> claim_in_time(const io::Directory& memory,
-                                                 const store::RandomSource& random) {
-  const auto end = std::chrono::steady_clock::now() + kMostWait;
-  while (true) {
-    try {
-      return store::MemoryRoot::claim(memory.open_directory(kRankName), 0, random);
-    } catch (const Error& error) {
-      if (error.code() != std::errc::device_or_resource_busy || std::chrono::steady_clock::now() >= end) {
-        throw;
-      }
-    }
-    std::this_thread::sleep_for(kLookAgain);
-  }
-}
-
-std::shared_ptr<store::MemoryRoot> open_root(const Memory::Options& options, io::Syscalls& syscalls,
-                                             const store::RandomSource& random) {
-  require_apart(options.memory, options.root);
-  const io::Directory memory = open_memory(syscalls, options.memory);
-  require_own(memory, options, random);
-  std::shared_ptr<store::MemoryRoot> root = claim_in_time(memory, random);
-  remove_unfinished(memory, store::kMemoryMarkName);  // Who has the claim alone renews the mark.
-  return root;
-}
 
 std::string name_of(std::uint64_t step) {
   return StepFormat().name(step);
@@ -229,18 +57,6 @@ store::RandomSource random_of(const Context& context) {
                                   : store::RandomSource(store::system_random);
 }
 
-std::optional<std::string> run_in(const io::Directory& steps) {
-  const std::string name = fmt::format("{}/{}", kRunDirectory, kRunName);
-  try {
-    return io::read_small_file(steps, name, kMaxRunBytes);
-  } catch (const Error& error) {
-    if (error.code() != Errc::not_found) {
-      throw;
-    }
-    return std::nullopt;
-  }
-}
-
 std::optional<std::size_t> image_to_retire(std::span<const Image> images, bool has_room_for_one,
                                            bool may_lose_the_only_one) {
   const auto damaged = std::find_if(images.begin(), images.end(),
@@ -263,7 +79,7 @@ Memory::Memory(Options options, io::Syscalls& syscalls, store::RandomSource rand
       syscalls_(syscalls),
       random_(std::move(random)),
       path_(options_.memory / kRankName),
-      root_(open_root(options_, syscalls_, random_)) {
+      root_(claim_memory(options_, syscalls_, random_)) {
   const MutexLock lock(mutex_);
   find_images();
   allow_rest();
@@ -288,13 +104,59 @@ void Memory::find_images() {
     image.step = *step;
     try {
       image.bytes = bytes_below(root_->directory().open_directory(entry.name));
-      static_cast<void>(store::CommittedDirectory::open(syscalls_, path_ / entry.name));
+      const auto opened = store::CommittedDirectory::open(syscalls_, path_ / entry.name);
+      image.line = training::notes_of(opened.manifest().annotations, entry.name).line;
     } catch (const Error&) {
       image.is_damaged = true;
     }
     images_.push_back(std::move(image));
   }
   std::sort(images_.begin(), images_.end(), [](const Image& a, const Image& b) { return a.step < b.step; });
+}
+
+std::string refusal_of(const training::StepLines& lines, std::uint64_t line, std::uint64_t step,
+                       const std::filesystem::path& path) {
+  using Standing = training::StepLines::Standing;
+  const Standing standing = lines.standing(line, step);
+  return standing == Standing::kept       ? ""
+         : standing == Standing::given_up ? fmt::format(
+                                                "{} is of line {} of the steps, which a rewind has "
+                                                "left below it: the line is {} now",
+                                                path.string(), line, lines.newest())
+                                          : fmt::format(
+                                                "{} is of line {} of the steps, and the directory of "
+                                                "steps knows none after {}",
+                                                path.string(), line, lines.newest());
+}
+
+std::vector<std::string> Memory::enter(const training::StepLines& lines) {
+  using Standing = training::StepLines::Standing;
+  std::vector<std::string> told;
+  const MutexLock lock(mutex_);
+  for (const Image& image : images_) {
+    if (!image.is_damaged && lines.standing(image.line, image.step) == Standing::unknown) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}; cairn agent clean --all gives it up",
+                              refusal_of(lines, image.line, image.step, path(image.step))));
+    }
+  }
+  lines_ = lines;
+  for (const Image& image : std::vector<Image>(images_)) {
+    std::string refusal = image.is_damaged ? "" : refusal_of(lines, image.line, image.step, path(image.step));
+    if (!refusal.empty()) {
+      if (!try_retire(image.step)) {
+        mark(image.step, &Image::is_damaged, true);
+        mark(image.step, &Image::is_given_up, true);
+      }
+      told.push_back(std::move(refusal));
+    }
+  }
+  return told;
+}
+
+std::uint64_t Memory::line() const {
+  const MutexLock lock(mutex_);
+  return lines_.newest();
 }
 
 void Memory::renew_mark() const {
@@ -476,6 +338,7 @@ void Memory::prepare(std::span<const std::uint64_t> sizes, const std::function<b
 void Memory::add(std::uint64_t step, std::uint64_t bytes) {
   Image image;
   image.step = step;
+  image.line = line();
   try {
     image.bytes = bytes_below(root_->directory().open_directory(name_of(step)));
   } catch (const Error&) {
@@ -491,6 +354,10 @@ void Memory::add(std::uint64_t step, std::uint64_t bytes) {
 
 void Memory::set(std::uint64_t step, bool Image::*what, bool is_so) {
   const MutexLock lock(mutex_);
+  mark(step, what, is_so);
+}
+
+void Memory::mark(std::uint64_t step, bool Image::*what, bool is_so) {
   for (Image& image : images_) {
     if (is_of(image, step)) {
       image.*what = is_so;

@@ -22,6 +22,7 @@
 #include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/memory_root.hpp"
 #include "store/internal/uuid.hpp"
+#include "training/internal/step_lines.hpp"
 
 namespace cairn::flash {
 
@@ -39,11 +40,18 @@ inline constexpr std::string_view kRankName = "r00000";
 /// A checkpoint in memory.
 struct Image {
   std::uint64_t step = 0;
+  std::uint64_t line = 0;   ///< Of steps: see training::StepLines.
   std::uint64_t bytes = 0;  ///< Of memory that its files take.
-  bool is_damaged = false;  ///< A load or a copy has found that, or its manifest cannot be read.
-  bool is_on_disk = false;  ///< Or a newer step is.
-  bool is_wanted = false;   ///< It is being persisted.
+  bool is_damaged =
+      false;  ///< A load or a copy has found that, or its manifest cannot be read; or it was given up.
+  bool is_given_up = false;  ///< With its line, and it is read yet.
+  bool is_on_disk = false;   ///< Or a newer step is.
+  bool is_wanted = false;    ///< It is being persisted.
 };
+
+/// Returns what is said of an image whose line of steps was given up, or that nobody knows; empty for one that counts.
+[[nodiscard]] std::string refusal_of(const training::StepLines& lines, std::uint64_t line, std::uint64_t step,
+                                     const std::filesystem::path& path);
 
 /// Returns which image gives way to the next; nothing when none may. A damaged one is the first; else it is the oldest,
 /// but not the newest that is sound, nor one that is wanted. With room for one only, that may go when it is on disk, or
@@ -108,6 +116,14 @@ class Memory {
   /// room for one image from here on. False when there is no use in making more room.
   [[nodiscard]] bool may_fit_yet(std::uint64_t& wanted);
 
+  /// Enters the lines of steps of the root. Gives up the images of lines that were left before they were made, but for
+  /// those that somebody reads, and returns a sentence on each.
+  ///
+  /// Errors: Errc::invalid_argument: one is of a line that nobody knows; then none is given up.
+  [[nodiscard]] std::vector<std::string> enter(const training::StepLines& lines);
+  /// That of the next image.
+  [[nodiscard]] std::uint64_t line() const;
+
   /// Maps the images before their memory is wanted again, the oldest first, and what the next save may take.
   void warm() noexcept;
   /// Makes memory for as many images with files of these sizes as there is none for, until `is_over`.
@@ -143,6 +159,7 @@ class Memory {
   /// False when somebody reads it.
   [[nodiscard]] bool try_retire(std::uint64_t step) CAIRN_REQUIRES(mutex_);
   void remove(std::uint64_t step) CAIRN_REQUIRES(mutex_);
+  void mark(std::uint64_t step, bool Image::*what, bool is_so) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::size_t most_images(std::uint64_t wanted = 0) const CAIRN_REQUIRES(mutex_);
 
   const Options options_;
@@ -152,6 +169,7 @@ class Memory {
   const std::shared_ptr<store::MemoryRoot> root_;
   mutable Mutex mutex_;
   std::vector<Image> images_ CAIRN_GUARDED_BY(mutex_);
+  training::StepLines lines_ CAIRN_GUARDED_BY(mutex_);
   bool has_room_for_one_ CAIRN_GUARDED_BY(mutex_) = false;
 };
 

@@ -84,6 +84,7 @@ void FlashCheckpointer::State::persist(std::shared_ptr<FlashSave> save, bool has
       const MutexLock one(disk_mutex);
       begin_attempt();
       try {
+        enter_if_rewound();
         if (takes_newest || !(save->goes_straight() || memory.want(save->step()))) {
           save = newest_for(save);
         }

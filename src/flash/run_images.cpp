@@ -210,8 +210,27 @@ std::filesystem::path RunImages::on_disk(std::uint64_t step) const {
 }
 
 std::optional<std::uint64_t> RunImages::newest() const {
-  const std::vector<std::pair<std::uint64_t, std::string>> steps = steps_in(images_, {StepFormat()});
-  return steps.empty() ? std::nullopt : std::optional(steps.front().first);
+  for (const auto& [step, entry] : steps_in(images_, {StepFormat()})) {
+    if (refusal(step).empty()) {
+      return step;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string RunImages::refusal(std::uint64_t step) const {
+  const auto lines = training::StepLines::read(io::Directory::open(syscalls_, root_));
+  try {
+    const auto opened = store::CommittedDirectory::open(syscalls_, image(step));
+    const training::StepNotes notes =
+        training::notes_of(opened.manifest().annotations, opened.path().string());
+    return refusal_of(lines, notes.line, step, image(step));
+  } catch (const Error& error) {
+    if (!store::is_damage(syscalls_, error.code(), image(step))) {
+      throw;
+    }
+    return "";  // Who copies it is told.
+  }
 }
 
 Persisted RunImages::persisted(std::uint64_t step) const {
@@ -219,6 +238,9 @@ Persisted RunImages::persisted(std::uint64_t step) const {
 }
 
 SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& is_to_stop) const {
+  if (const std::string why = refusal(step); !why.empty()) {
+    throw Error(Errc::superseded, why);
+  }
   if (persisted(step) == Persisted::unknown) {  // What is there and not damaged is for the copy to refuse.
     training::set_any_damaged_aside(syscalls_, root_, on_disk(step).filename(), random_of(context_));
   }
@@ -235,7 +257,7 @@ SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& i
 }
 
 std::optional<std::uint64_t> RunImages::persist_newest(
-    const std::function<void(const std::exception& why)>& on_damage,
+    const std::function<void(const std::exception& why)>& on_passed_over,
     const std::function<bool()>& is_to_stop) const {
   const io::Directory root = io::Directory::open(syscalls_, root_);
   remove_left_on_disk(root, names_);
@@ -248,10 +270,10 @@ std::optional<std::uint64_t> RunImages::persist_newest(
       persist(step, is_to_stop);
       return step;
     } catch (const Error& error) {
-      if (!store::is_damage(syscalls_, error.code(), image(step))) {
+      if (error.code() != Errc::superseded && !store::is_damage(syscalls_, error.code(), image(step))) {
         throw;
       }
-      on_damage(error);
+      on_passed_over(error);
     }
   }
   return std::nullopt;
@@ -262,18 +284,22 @@ RunImages::Cleaned RunImages::clean(bool all) const {
   options.memory = memory_;
   options.root = root_;
   Memory memory(options, syscalls_, random_of(context_));
-  const std::optional<std::uint64_t> newest =
-      newest_sound_step(io::Directory::open(syscalls_, root_), names_);
+  const io::Directory root = io::Directory::open(syscalls_, root_);
+  const std::optional<std::uint64_t> newest = newest_sound_step(root, names_);
+  const auto lines = training::StepLines::read(root);
   Cleaned cleaned;
   std::optional<std::uint64_t> unsaved;
   for (const Image& each : memory.images()) {
-    const bool is_on_disk = persisted(each.step) == Persisted::yes || (newest && each.step < *newest);
-    if ((all || is_on_disk) && memory.retire(each.step)) {
+    const bool is_given_up =
+        !each.is_damaged && lines.standing(each.line, each.step) == training::StepLines::Standing::given_up;
+    const bool may_go =
+        is_given_up || (newest && each.step < *newest) || persisted(each.step) == Persisted::yes;
+    if ((all || may_go) && memory.retire(each.step)) {
       cleaned.retired.push_back(each.step);
       continue;
     }
     cleaned.left.push_back(each.step);
-    if (!is_on_disk && !each.is_damaged) {
+    if (!may_go && !each.is_damaged) {
       unsaved = each.step;
     }
   }

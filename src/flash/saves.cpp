@@ -102,6 +102,7 @@ FlashResponse FlashCheckpointer::State::save(std::uint64_t step, const Checkpoin
   }
   const auto called = clock.steady_now();
   settle_in_flight();
+  enter_if_rewound();
   throw_failure();
   std::shared_ptr<FlashSave> save;
   if (is_due_here) {
@@ -173,7 +174,7 @@ std::shared_ptr<FlashSave> FlashCheckpointer::State::save_into_memory(std::uint6
                                                                       const StepOptions& how,
                                                                       bool is_due_on_disk) {
   SaveOptions into = how.save;
-  into.annotations = training::annotate(how.save.annotations, step, how.metrics);
+  into.annotations = training::annotate(how.save.annotations, step, how.metrics, memory.line());
   into.overwrite = false;
   into.coalesce = false;
   into.create_parents = 0;

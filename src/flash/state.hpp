@@ -79,6 +79,11 @@ struct FlashCheckpointer::State {
   // Loads.
   [[nodiscard]] flash::Persisted persisted_as(std::uint64_t step);
   void look_what_is_on_disk();
+  /// Enters the lines of steps, and tells of the images that are given up by that.
+  std::vector<std::string> enter(const training::StepLines& lines);
+  [[nodiscard]] training::StepLines lines_on_disk() const;
+  /// The same where this process has gone back since, by whichever method.
+  void enter_if_rewound();
   [[nodiscard]] Loaded load_image(std::uint64_t step, const Requests& requests, const LoadOptions& how);
   [[nodiscard]] bool is_damage(const std::filesystem::path& path, const std::exception_ptr& why) const;
   std::optional<FlashResumed> resume(const Requests& requests, const ResumeOptions& how);
@@ -126,6 +131,7 @@ struct FlashCheckpointer::State {
   std::optional<std::chrono::steady_clock::time_point> last_image;  // Likewise: when its save was called.
   std::optional<std::uint64_t> last_given;                          // Likewise: of the steps that were due.
   training::SaveCosts image_costs{clock};
+  std::vector<std::string> not_taken_at_start;
   unsigned refusals = 0;  // By the disk, in a row; of the thread that persists. The first is told.
 
   // A thread each: a disk that does not answer keeps no image from being made ready.

@@ -91,6 +91,8 @@ StepNotes read_owned(JsonReader& json) {
   while (const auto key = json.next_key()) {
     if (*key == "step") {
       notes.step = json.read_unsigned();
+    } else if (*key == "line") {
+      notes.line = json.read_unsigned();
     } else if (*key == "metrics") {
       notes.metrics.merge(read_metrics(json));
     } else if (*key == kNotFinite) {
@@ -128,11 +130,15 @@ void write_metrics(JsonWriter& json, const Metrics& metrics) {
   write(kNotFinite, false, [](JsonWriter& to, double value) { to.value(not_finite_text(value)); });
 }
 
-std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics) {
+std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics,
+                     std::optional<std::uint64_t> line) {
   check(metrics);
   std::string text;
   JsonWriter writer(text);
   writer.begin_object().key(kOwner).begin_object().key("step").value(step);
+  if (line) {
+    writer.key("line").value(*line);
+  }
   write_metrics(writer, metrics);
   writer.end();
   JsonRules rules;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 
 #include "core/internal/disk_calls.hpp"
 #include "training/rewinding.hpp"
+#include "training/root.hpp"
 
 namespace cairn::training {
 namespace {
@@ -283,6 +285,30 @@ void Remover::rewind(std::uint64_t step, bool may_lie_elsewhere) {
     throw Error(Errc::not_found, fmt::format("step {} of {}", step, directory_.root().string()));
   }
   Rewinding rewinding(step, directory_, *uses_);
+  const std::optional<io::Directory> root = directory_.held_root()->open();
+  const store::RandomSource random =
+      context_.options().random ? context_.options().random : store::system_random;
+  const bool has_above = step < std::numeric_limits<std::uint64_t>::max();
+  const std::optional<StepLines> before =
+      root && has_above ? begin_line(*root, step + 1, random) : std::nullopt;
+  try {
+    set_aside_above(step, rewinding);
+  } catch (...) {
+    if (before) {
+      before->write_back(*root, random);
+    }
+    throw;
+  }
+  const MutexLock lock(mutex_);
+  if (before) {
+    lines_ = before;
+    lines_->begin(step + 1);
+  }
+  damaged_.erase(damaged_.upper_bound(step), damaged_.end());
+  saved_.erase(saved_.upper_bound(step), saved_.end());
+}
+
+void Remover::set_aside_above(std::uint64_t step, Rewinding& rewinding) {
   if (rewinding.is_over()) {
     return;
   }
@@ -290,9 +316,11 @@ void Remover::rewind(std::uint64_t step, bool may_lie_elsewhere) {
   std::erase_if(steps, [step](const StepInfo& each) { return each.step > step; });
   links_.update(steps, core::DiskCalls(context_), removal_deadline_);
   rewinding.run(context_);
+}
+
+std::optional<StepLines> Remover::lines() const {
   const MutexLock lock(mutex_);
-  damaged_.erase(damaged_.upper_bound(step), damaged_.end());
-  saved_.erase(saved_.upper_bound(step), saved_.end());
+  return lines_;
 }
 
 bool Remover::would_last(std::uint64_t step, const Metrics& metrics,

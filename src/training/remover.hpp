@@ -18,10 +18,13 @@
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 #include "io/internal/syscalls.hpp"
+#include "training/internal/step_lines.hpp"
 #include "training/step_links.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn::training {
+
+class Rewinding;
 
 /// The clock of a context.
 [[nodiscard]] const Clock& clock_of(const Context& context);
@@ -58,13 +61,16 @@ class Remover {
   /// Errors: Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
   void remove(std::uint64_t step);
 
-  /// Sets the steps above one aside, which need not be there where it `may_lie_elsewhere`; links lead to those that
-  /// stay, before.
+  /// Sets the steps above one aside, which need not be there where it `may_lie_elsewhere`; before that links lead to
+  /// those that stay, and another line of steps has begun.
   ///
   /// Threads: not while `retain` runs.
   /// Errors: Errc::not_found: no such step. Errc::invalid_argument: a step above it is pinned, or in use. Those of the
   ///         links: nothing is moved. OS errors.
   void rewind(std::uint64_t step, bool may_lie_elsewhere = false);
+
+  /// The lines of steps as the last `rewind` has left them; nothing where there was none, or no memory knows the root.
+  [[nodiscard]] std::optional<StepLines> lines() const;
 
   /// Returns whether a step that is about to be saved below others would be there still once the next one is:
   /// asks the policy about the steps with both among them. Of the next one nothing is known but that it comes
@@ -92,6 +98,7 @@ class Remover {
  private:
   /// False when it was pinned, or used, since the policy was asked; or `newer` is gone.
   bool try_remove(std::uint64_t step, std::optional<std::uint64_t> newer = std::nullopt);
+  void set_aside_above(std::uint64_t step, Rewinding& rewinding);
   void note_removal(std::optional<std::uint64_t> step);
   void finish_removals();
   void tell_unmeasured(const std::vector<StepInfo>& steps);
@@ -114,6 +121,7 @@ class Remover {
   std::optional<std::uint64_t> removing_ CAIRN_GUARDED_BY(mutex_);
   std::set<std::uint64_t> damaged_ CAIRN_GUARDED_BY(mutex_);
   std::set<std::uint64_t> saved_ CAIRN_GUARDED_BY(mutex_);  // Those for which `retain` is still to be called.
+  std::optional<StepLines> lines_ CAIRN_GUARDED_BY(mutex_);
   std::optional<std::uint64_t> unfinished_
       CAIRN_GUARDED_BY(mutex_);  // The step after which a `retain` has failed.
 };

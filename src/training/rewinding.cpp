@@ -26,6 +26,14 @@ io::Directory make_line(const io::Directory& root, const Context& context) {
   return make_rewound_line(root, clock_of(context).now(), random ? random : store::system_random);
 }
 
+/// Of a rewind that moves nothing: it leaves no line.
+void remove_if_empty(const io::Directory& root, const io::Directory& line) noexcept {
+  try {
+    root.open_directory(kRewoundName).remove_empty_directory(line.path().filename().string());
+  } catch (const Error&) {  // Something is in it.
+  }
+}
+
 }  // namespace
 
 Rewinding::Rewinding(std::uint64_t step, StepDirectory& directory, StepUses& uses)
@@ -86,12 +94,17 @@ void Rewinding::find(std::uint64_t step, const StepUses& uses) {
 void Rewinding::run(const Context& context) {
   move_leftovers(context);
   const io::Directory line = make_line(*root_, context);
-  for (auto each = above_.rbegin(); each != above_.rend(); ++each) {
-    const auto& [step, above] = *each;
-    if (!above.entries.empty()) {
-      move_step(step, above.entries.back(), line);
+  try {
+    for (auto each = above_.rbegin(); each != above_.rend(); ++each) {
+      const auto& [step, above] = *each;
+      if (!above.entries.empty()) {
+        move_step(step, above.entries.back(), line);
+      }
+      directory_.forget(step);
     }
-    directory_.forget(step);
+  } catch (...) {
+    remove_if_empty(*root_, line);
+    throw;
   }
 }
 
@@ -124,7 +137,14 @@ void Rewinding::move_step(std::uint64_t step, const std::string& entry, const io
 void Rewinding::move(const std::string& entry, const io::Directory& line) const {
   try {
     store::move_entry(*root_, entry, line);
-  } catch (const Error& error) {  // Another program may have removed it.
+  } catch (const Error& error) {
+    if (error.code() == std::error_code(EXDEV, std::system_category())) {
+      throw Error(
+          error.code(),
+          fmt::format("{} lies in the lower layer of an overlay file system and cannot be renamed: it stays",
+                      (root_->path() / entry).string()));
+    }
+    // Another program may have removed it.
     if (error.code() != std::errc::no_such_file_or_directory || root_->status(entry)) {
       throw;
     }

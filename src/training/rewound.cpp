@@ -21,6 +21,7 @@
 #include "store/internal/listing.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
+#include "training/internal/step_lines.hpp"
 #include "training/own_directory.hpp"
 
 namespace cairn::training {
@@ -190,6 +191,9 @@ std::vector<std::string> bring_back(const io::Directory& root, const std::string
     }
   }
   require_room(root, entries);
+  if (const std::optional<Numbered> lowest = numbered(entries.front().checkpoint)) {
+    begin_line(root, lowest->number, store::system_random);
+  }
   std::vector<std::string> moved;
   for (const store::CheckpointEntry& each : entries) {
     store::move_entry(line, each.entry, root);

@@ -55,6 +55,10 @@ void StepCopies::rewind(std::uint64_t step) {
   state_.rewind(step, true);
 }
 
+std::optional<StepLines> StepCopies::lines() const {
+  return state_.remover.lines();
+}
+
 void StepCopies::plan(std::uint64_t step) {
   state_.plan_copy(step);
 }

@@ -126,6 +126,15 @@ TEST_F(CliRewound, IsBroughtBackByUnrewind) {
   EXPECT_THAT(run_cli({"unrewind", root_}).err, HasSubstr("nothing of " + root_.string() + " was rewound"));
 }
 
+TEST_F(CliRewound, GivesUpStepsInMemoryThatAreNotBelowItWhenItIsBroughtBack) {
+  fs::create_directory(root_ / ".cairn-flash");
+  write_text(root_ / ".cairn-flash/line", "1\n1 101\n");
+
+  EXPECT_EQ(run_cli({"unrewind", root_}).status, 0);
+
+  EXPECT_EQ(read_text(root_ / ".cairn-flash/line"), "2\n1 101\n2 200\n");
+}
+
 TEST_F(CliRewound, IsBroughtBackLastLineFirstOrByName) {
   Checkpointer run(root_, {}, context_);
   save(run, 150);

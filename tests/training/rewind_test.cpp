@@ -344,6 +344,44 @@ TEST_F(RewindThatIsCutShort, MovesTheHighestFirst) {
   }
 }
 
+TEST_F(RewindThatIsCutShort, ByTheLowerLayerOfAnOverlayFileSystemSaysSoAndLeavesNoLine) {
+  const auto run = make();
+  disk_->plan({io::Call::rename, 1, io::kForEver, -EXDEV});
+
+  EXPECT_THAT(
+      [&] { run->rewind(1); },
+      testing::FailsWithErrno(EXDEV, HasSubstr("4 lies in the lower layer of an overlay file system")));
+
+  EXPECT_THAT(on_disk(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(lines(), ::testing::IsEmpty());
+}
+
+/// Steps in memory of the line that is given up, and of the one that it is given up for.
+TEST_F(RewindThatIsCutShort, LeavesTheLineOfStepsAsItWasUnlessItHasGoneBack) {
+  constexpr const char* kBefore = "3\n3 2\n";
+  for (const bool is_performed : {false, true}) {
+    const int faults = io::try_each_fault(1, [&](io::Fault fault) {
+      begin_again();
+      fs::create_directory(root() / ".cairn-flash");
+      testing::write_text(root() / ".cairn-flash/line", kBefore);
+      const auto run = make();
+      fault.is_performed = is_performed;
+      disk_->plan(fault);
+      bool has_gone_back = false;
+      try {
+        run->rewind(2);
+        has_gone_back = true;
+      } catch (const Error&) {  // The fault.
+      }
+      const bool was_hit = disk_->hits() != 0;
+      disk_->clear();
+      EXPECT_EQ(testing::read_text(root() / ".cairn-flash/line"), has_gone_back ? "4\n3 2\n4 3\n" : kBefore);
+      return was_hit;
+    });
+    EXPECT_GE(faults, 30);
+  }
+}
+
 TEST_F(RewindThatIsCutShort, IsBroughtBackLineByLine) {
   disk_->plan({io::Call::rename, 2, io::kForEver, -EIO});
   EXPECT_ANY_THROW(make()->rewind(1));

@@ -56,13 +56,17 @@ class RunImages {
   [[nodiscard]] const store::MemoryMark& mark() const noexcept { return mark_; }
   /// The directory of steps on disk.
   [[nodiscard]] const std::filesystem::path& root() const noexcept { return root_; }
-  /// The newest image, sound or not.
+  /// The newest image, sound or not, whose line of steps was not given up.
   [[nodiscard]] std::optional<std::uint64_t> newest() const;
   /// Where its images lie.
   [[nodiscard]] const std::filesystem::path& images() const noexcept { return images_.path(); }
   [[nodiscard]] std::filesystem::path image(std::uint64_t step) const;
   /// Where a step lies on disk or, if it does not, would be copied to.
   [[nodiscard]] std::filesystem::path on_disk(std::uint64_t step) const;
+  /// Returns why an image must not be gone on from: its line of steps was given up, or nobody knows it; else empty.
+  ///
+  /// Errors: Errc::malformed_metadata: of the lines; OS errors.
+  [[nodiscard]] std::string refusal(std::uint64_t step) const;
   /// Returns whether the checkpoint on disk is the very image.
   [[nodiscard]] Persisted persisted(std::uint64_t step) const;
   [[nodiscard]] store::ClaimLook claim() const { return store::look_at_claim(images_); }
@@ -70,22 +74,24 @@ class RunImages {
   /// Copies an image to disk, where it may be already; a damaged checkpoint that has its name there is set aside. It is
   /// stopped once `is_to_stop`, which is asked now and then, unless it is past the point of no return.
   ///
-  /// Errors: Errc::cancelled; as copy_checkpoint.
+  /// Errors: Errc::superseded: its line of steps was given up, or nobody knows it. Errc::cancelled; as copy_checkpoint.
   SaveResult persist(std::uint64_t step, const std::function<bool()>& is_to_stop = {}) const;
   /// Copies the newest image that is sound, if it is newer than all sound steps on disk, from which
-  /// `remove_left_on_disk` comes first. Returns its step; nothing where there is none to copy. `on_damage` is told of
-  /// each image that is passed over.
+  /// `remove_left_on_disk` comes first. Returns its step; nothing where there is none to copy. `on_passed_over`
+  /// is told of each image that is damaged, or was given up.
   ///
-  /// Errors: as `persist`, but for damage.
-  std::optional<std::uint64_t> persist_newest(const std::function<void(const std::exception& why)>& on_damage,
-                                              const std::function<bool()>& is_to_stop = {}) const;
+  /// Errors: as `persist`, but for these.
+  std::optional<std::uint64_t> persist_newest(
+      const std::function<void(const std::exception& why)>& on_passed_over,
+      const std::function<bool()>& is_to_stop = {}) const;
 
   /// What `clean` has done.
   struct Cleaned {
     std::vector<std::uint64_t> retired;
     std::vector<std::uint64_t> left;
   };
-  /// Takes the claim, and gives up the images that are on disk, or older than a sound step there, or all, and all
+  /// Takes the claim, and gives up the images that are on disk, older than a sound step there, or of a line of steps
+  /// that was given up, or all, and all
   /// memory that is kept to be used again. What somebody reads is left.
   ///
   /// Errors: EBUSY: a program fills it. OS errors.

@@ -24,16 +24,19 @@ inline constexpr std::size_t kMostMetrics = 1000;
 /// Writes the members `metrics` and `not_finite` of an object, where there are any.
 void write_metrics(JsonWriter& json, const Metrics& metrics);
 
-/// Puts what is kept of a step into the annotations of its checkpoint, beside those of other programs.
+/// Puts what is kept of a step into the annotations of its checkpoint, beside those of other programs. `line`: that of
+/// an image in memory, in the root that it belongs to.
 ///
 /// Errors: Errc::invalid_argument: a metric that has no name, or one that is not UTF-8 or longer than 200 bytes; too
 ///         many; `others` is not the text of an object, or has a member of ours.
 /// Source: docs/format.md, "Steps of a training".
-[[nodiscard]] std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics);
+[[nodiscard]] std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics,
+                                   std::optional<std::uint64_t> line = std::nullopt);
 
 /// Holds what annotations hold of a step.
 struct StepNotes {
   std::optional<std::uint64_t> step;  ///< Nothing: they were not made by a Checkpointer.
+  std::uint64_t line = 0;             ///< Of steps; of an image in memory, and of what was made of one.
   Metrics metrics;
 };
 

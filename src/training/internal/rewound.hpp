@@ -47,7 +47,8 @@ struct Rewound {
                                               const store::RandomSource& random);
 
 /// Moves the checkpoints of a line back to the root, and returns their names. The lowest goes first, one rename each: a
-/// crash leaves a shorter line, and never a gap; called again it goes on. Blocks.
+/// crash leaves a shorter line, and never a gap; called again it goes on. Images in memory that come after it
+/// belong to a line that is given up from then on. Blocks.
 ///
 /// Errors: Errc::not_found: there is no such line, or no checkpoint in it. Errc::already_exists: the root has one of
 ///         that name, or one that comes after the lowest of the line. Errc::invalid_argument: somebody writes there.

@@ -9,6 +9,8 @@
 #include "cairn/core/context.hpp"
 #include "cairn/training/checkpointer.hpp"
 
+#include "training/internal/step_lines.hpp"
+
 namespace cairn::training {
 
 /// Saves of a Checkpointer that are copies of checkpoints which lie elsewhere already: with its policies, retention,
@@ -43,6 +45,9 @@ class StepCopies {
 
   /// Goes back to a step that may lie elsewhere alone; otherwise as Checkpointer::rewind.
   void rewind(std::uint64_t step);
+
+  /// As Remover::lines: whoever has gone back in this process.
+  [[nodiscard]] std::optional<StepLines> lines() const;
 
   /// The step was decided on, and `copy` comes later. There is one plan at a time.
   void plan(std::uint64_t step);
