@@ -29,7 +29,7 @@ bool SaveItem::is_of_all_ranks() const noexcept {
 SaveFiles::SaveFiles(Operation& operation, std::filesystem::path path, std::vector<SaveItem> items,
                      SaveOptions options, const joint::JointSave* joint)
     : operation_(operation),
-      started_at_(store::utc(operation.services().clock.now())),
+      started_at_(operation.services().clock.now()),
       path_(std::move(path)),
       items_(std::move(items)),
       options_(std::move(options)),
@@ -171,7 +171,7 @@ void SaveFiles::require_complete(const SaveItem& item, std::string_view remark) 
 
 store::Manifest SaveFiles::describe() const {
   store::Manifest manifest;
-  manifest.started = started_at_;
+  store::set_started(manifest, started_at_);
   store::set_committed(manifest, operation_.services().clock.now());
   manifest.world_size = static_cast<std::uint32_t>(operation_.services().coordinator.size());
   manifest.custom_metadata = options_.custom_metadata;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -152,7 +153,7 @@ class SaveFiles final : public contract::SaveBackend {
 
  private:
   Operation& operation_;
-  const std::string started_at_;
+  const std::chrono::system_clock::time_point started_at_;
   const std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;

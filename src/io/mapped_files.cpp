@@ -23,6 +23,9 @@ struct FileInUse {
   std::span<std::byte> bytes;
 };
 
+/// As much of a file is made ready before anybody is asked whether it is still there.
+constexpr std::size_t kReadyBytes = std::size_t{32} << 20;
+
 /// Returns null where a device fails, too: a copy from it will say how.
 std::shared_ptr<void> pin_quietly(const MemoryHook& pin, std::span<std::byte> memory) noexcept {
   try {
@@ -96,15 +99,22 @@ void MappedFiles::make_ready() {
     std::shared_ptr<const std::span<std::byte>> memory = next->second.memory;
     const bool is_ready = std::exchange(next->second.is_ready, true);
     const MemoryHook pin = std::exchange(next->second.pin, {});
-    lock.unlock();
-    if (!is_ready) {
-      use_large_pages(memory->data(), memory->size());
-      map_pages(memory->data(), memory->size());
+    const auto readying = readying_.insert(key);
+    for (std::size_t at = is_ready ? memory->size() : 0; at < memory->size() && entries_.contains(key);
+         at += kReadyBytes) {
+      const std::span<const std::byte> piece =
+          memory->subspan(at, std::min(kReadyBytes, memory->size() - at));
+      lock.unlock();
+      use_large_pages(piece.data(), piece.size());
+      map_pages(piece.data(), piece.size());
+      lock.lock();
     }
-    std::shared_ptr<void> hold = pin ? pin_quietly(pin, *memory) : nullptr;
+    const bool is_to_pin = pin && entries_.contains(key);
+    lock.unlock();
+    std::shared_ptr<void> hold = is_to_pin ? pin_quietly(pin, *memory) : nullptr;
     lock.lock();
     if (const auto done = entries_.find(key);
-        pin && done != entries_.end() && done->second.memory == memory) {
+        is_to_pin && done != entries_.end() && done->second.memory == memory) {
       CAIRN_ASSERT(!done->second.hold, "a mapping is pinned once");
       done->second.is_refused = hold == nullptr;
       done->second.hold.swap(hold);
@@ -113,22 +123,27 @@ void MappedFiles::make_ready() {
     hold.reset();  // Unpinned and unmapped without the lock, where it has gone meanwhile.
     memory.reset();
     lock.lock();
+    readying_.erase(readying);
+    readied_.notify_all();
   }
 }
 
 void MappedFiles::drop_removed() {
   std::map<Key, Entry> gone;  // Unmapped without the lock.
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto each = entries_.begin(); each != entries_.end();) {
     const auto next = std::next(each);
     const FileHandle& file = each->second.file;
     FileStatus status;
-    if (file.is_open() && file.syscalls().status(file.fd(), status) == 0 && status.links == 0 &&
-        !each->second.is_in_use()) {
+    if (file.is_open() && file.syscalls().status(file.fd(), status) == 0 && status.links == 0) {
       gone.insert(entries_.extract(each));
     }
     each = next;
   }
+  readied_.wait(lock, [&] {
+    return std::none_of(readying_.begin(), readying_.end(),
+                        [&](const Key& key) { return gone.contains(key); });
+  });
 }
 
 void MappedFiles::begin_round() {

@@ -199,8 +199,12 @@ void validate(const Manifest& manifest, const Blame& refuse) {
   if (manifest.generation == 0 || manifest.world_size == 0) {
     refuse("'generation' and 'world_size' start at 1");
   }
-  if (manifest.committed_nanoseconds > kMostNanoseconds) {
-    refuse("'committed_nanoseconds' are a second or more");
+  for (const auto& [name, nanoseconds] :
+       {std::pair("started_nanoseconds", manifest.started_nanoseconds),
+        std::pair("committed_nanoseconds", manifest.committed_nanoseconds)}) {
+    if (nanoseconds > kMostNanoseconds) {
+      refuse(fmt::format("'{}' are a second or more", name));
+    }
   }
   validate_checkpointables(manifest, refuse);
   validate_files(manifest, refuse);
@@ -294,6 +298,8 @@ Manifest read_manifest(JsonReader json) {
       {{"uuid", [&](auto key) { uuid = parse_uuid(read_text(json, key)); }},
        {"generation", [&](auto key) { manifest.generation = read_number<std::uint32_t>(json, key); }},
        {"started", [&](auto key) { manifest.started = read_text(json, key); }},
+       {"started_nanoseconds",
+        [&](auto key) { manifest.started_nanoseconds = read_number(json, key, kMostNanoseconds); }, true},
        {"committed", [&](auto key) { manifest.committed = read_text(json, key); }},
        {"committed_nanoseconds",
         [&](auto key) { manifest.committed_nanoseconds = read_number(json, key, kMostNanoseconds); }, true},
@@ -349,11 +355,14 @@ std::string encode_manifest(const Manifest& manifest) {
       .value(to_string(manifest.uuid))
       .key("generation")
       .value(std::uint64_t{manifest.generation});
-  write_text(json, "started", manifest.started, refuse);
-  write_text(json, "committed", manifest.committed, refuse);
-  if (manifest.committed_nanoseconds != 0) {
-    json.key("committed_nanoseconds").value(std::uint64_t{manifest.committed_nanoseconds});
-  }
+  const auto write_time = [&](const char* name, const std::string& time, std::uint64_t nanoseconds) {
+    write_text(json, name, time, refuse);
+    if (nanoseconds != 0) {
+      json.key(fmt::format("{}_nanoseconds", name)).value(nanoseconds);
+    }
+  };
+  write_time("started", manifest.started, manifest.started_nanoseconds);
+  write_time("committed", manifest.committed, manifest.committed_nanoseconds);
   json.key("world_size").value(std::uint64_t{manifest.world_size}).key("custom_metadata");
   copy(manifest.custom_metadata, refuse, json);
   if (manifest.annotations != "{}") {

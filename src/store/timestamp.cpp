@@ -7,6 +7,14 @@
 #include <fmt/format.h>
 
 namespace cairn::store {
+namespace {
+
+std::uint32_t part_of_second(std::chrono::system_clock::time_point time) {
+  const std::chrono::nanoseconds part = time - std::chrono::floor<std::chrono::seconds>(time);
+  return static_cast<std::uint32_t>(part.count());
+}
+
+}  // namespace
 
 std::string utc(std::chrono::system_clock::time_point time) {
   const std::time_t seconds =
@@ -17,10 +25,14 @@ std::string utc(std::chrono::system_clock::time_point time) {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
+void set_started(Manifest& manifest, std::chrono::system_clock::time_point time) {
+  manifest.started = utc(time);
+  manifest.started_nanoseconds = part_of_second(time);
+}
+
 void set_committed(Manifest& manifest, std::chrono::system_clock::time_point time) {
   manifest.committed = utc(time);
-  const std::chrono::nanoseconds part = time - std::chrono::floor<std::chrono::seconds>(time);
-  manifest.committed_nanoseconds = static_cast<std::uint32_t>(part.count());
+  manifest.committed_nanoseconds = part_of_second(time);
 }
 
 }  // namespace cairn::store

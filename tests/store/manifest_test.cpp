@@ -35,9 +35,10 @@ TEST(Manifest, SurvivesItsText) {
   EXPECT_EQ(decode_manifest(encode_manifest(manifest), "checkpoint.json"), manifest);
 }
 
-TEST(Manifest, KeepsTheNanosecondsOfTheCommit) {
+TEST(Manifest, KeepsTheNanosecondsOfItsTimes) {
   Manifest manifest = full_manifest();
   manifest.custom_metadata = "null";
+  manifest.started_nanoseconds = 1;
   manifest.committed_nanoseconds = 999'999'999;
 
   EXPECT_EQ(decode_manifest(encode_manifest(manifest), "checkpoint.json"), manifest);
@@ -69,11 +70,13 @@ TEST(Manifest, NormalisesAnnotationsAndRefusesWhatIsNoObject) {
 }
 
 TEST(Manifest, RefusesNanosecondsThatAreASecond) {
-  std::string text = encode_manifest(full_manifest());
-  text.insert(text.find("\"world_size\""), "\"committed_nanoseconds\": 1000000000, ");
+  for (const std::string name : {"started_nanoseconds", "committed_nanoseconds"}) {
+    std::string text = encode_manifest(full_manifest());
+    text.insert(text.find("\"world_size\""), "\"" + name + "\": 1000000000, ");
 
-  EXPECT_THAT([&] { static_cast<void>(decode_manifest(text, "checkpoint.json")); },
-              Fails(Errc::malformed_metadata, HasSubstr("committed_nanoseconds")));
+    EXPECT_THAT([&] { static_cast<void>(decode_manifest(text, "checkpoint.json")); },
+                Fails(Errc::malformed_metadata, HasSubstr(name)));
+  }
 }
 
 TEST(Manifest, CanBeReadByPeople) {

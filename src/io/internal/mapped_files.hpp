@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,7 +43,8 @@ class MappedFiles {
   /// files are filled.
   void make_ready();
 
-  /// Lets go of files that have no name any more, but for those that are in use.
+  /// Lets go of files that have no name any more. They give their memory back when this returns, but for those that are
+  /// in use, which do when they are no more: `make_ready` gives up the one that it is at, after 32 MiB or a device.
   void drop_removed();
   /// Begins a round: lets go of what was not mapped in the last `kRounds`.
   void begin_round();
@@ -71,6 +73,8 @@ class MappedFiles {
   mutable Mutex mutex_;
   std::map<Key, Entry> entries_ CAIRN_GUARDED_BY(mutex_);
   std::uint64_t round_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::multiset<Key> readying_ CAIRN_GUARDED_BY(mutex_);
+  Condition readied_;
 };
 
 }  // namespace cairn::io

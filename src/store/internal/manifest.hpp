@@ -57,10 +57,11 @@ struct Manifest {
   Uuid uuid;
   /// Counts the overwrites of one target; see docs/reliability.md.
   std::uint32_t generation = 1;
-  std::string started;    ///< UTC, "2026-01-31T12:00:00Z"; for people.
-  std::string committed;  ///< Likewise.
-  std::uint32_t committed_nanoseconds =
-      0;  ///< Of the second in `committed`; 0 also when nobody has recorded them.
+  std::string started;  ///< UTC, "2026-01-31T12:00:00Z"; for people.
+  /// Of the second in `started`; 0 also when nobody has recorded them.
+  std::uint32_t started_nanoseconds = 0;
+  std::string committed;                    ///< Likewise.
+  std::uint32_t committed_nanoseconds = 0;  ///< Likewise.
   std::uint32_t world_size = 1;
   /// The caller's own JSON value, as text. Numbers beyond 64-bit integers and doubles lose digits.
   std::string custom_metadata = "null";
