@@ -12,9 +12,10 @@ function(cairn_split_rule left right rule)
   set(${right} "${after}" PARENT_SCOPE)
 endfunction()
 
-# Sets <packages> and <pkgconfig> to what must be found again before the installed <target> can be used: a static
-# library's private dependencies are linked by its users, so they count too.
-function(cairn_collect_dependencies packages pkgconfig target)
+# Sets <packages> and <pkgconfig> to what must be found again before the installed <target> can be used, and <requires>
+# and <libs> to what pkg-config is told of that: a static library's private dependencies are linked by its users, so
+# they count too.
+function(cairn_collect_dependencies packages pkgconfig requires libs target)
   set(properties INTERFACE_LINK_LIBRARIES)
   if(NOT BUILD_SHARED_LIBS)
     list(APPEND properties LINK_LIBRARIES)
@@ -26,7 +27,10 @@ function(cairn_collect_dependencies packages pkgconfig target)
   endforeach()
   set(found_packages)
   set(found_pkgconfig)
-  foreach(rule "Boost::=Boost 1.81" "fmt::=fmt" "nlohmann_json::=nlohmann_json" "Threads::=Threads"
+  set(boost "Boost ${Boost_VERSION_MAJOR}.${Boost_VERSION_MINOR}")
+  set(found_requires)
+  set(found_libs)
+  foreach(rule "Boost::=${boost}" "fmt::=fmt" "nlohmann_json::=nlohmann_json" "Threads::=Threads"
                "protobuf::=Protobuf" "HighwayHash::=HighwayHash" "CUDA::=CUDAToolkit" "MPI::=MPI COMPONENTS CXX")
     cairn_split_rule(prefix package "${rule}")
     if(libraries MATCHES "${prefix}")
@@ -38,11 +42,40 @@ function(cairn_collect_dependencies packages pkgconfig target)
     cairn_split_rule(name specification "${rule}")
     if(libraries MATCHES "PkgConfig::${name}")
       string(APPEND found_pkgconfig "cairn_needs_pkgconfig(${name} \"${specification}\")\n")
+      string(REPLACE ">=" " >= " specification "${specification}")
+      list(APPEND found_requires ${specification})
     endif()
   endforeach()
+  foreach(name IN ITEMS cairn::cairn cairn::records fmt:: nlohmann_json:: protobuf::)
+    if(libraries MATCHES "${name}")
+      string(REGEX REPLACE "::$" "" described "${name}")
+      string(REPLACE "cairn::cairn" "cairn" described "${described}")
+      string(REPLACE "::" "-" described "${described}")
+      list(APPEND found_requires "${described}")
+    endif()
+  endforeach()
+  if(libraries MATCHES "HighwayHash::")
+    string(APPEND found_libs " -lhighwayhash")
+  endif()
+  if(libraries MATCHES "CUDA::")
+    string(APPEND found_libs " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
+  endif()
+  list(JOIN found_requires " " found_requires)
+  set(${requires} "${found_requires}" PARENT_SCOPE)
+  set(${libs} "${found_libs}" PARENT_SCOPE)
   set(${packages} "${found_packages}" PARENT_SCOPE)
   set(${pkgconfig} "${found_pkgconfig}" PARENT_SCOPE)
 endfunction()
+
+# For programs that are not built with CMake. Its paths are relative to itself, so that an installation can be moved.
+file(RELATIVE_PATH CAIRN_PKGCONFIG_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" CAIRN_PKGCONFIG_PREFIX "${CAIRN_PKGCONFIG_PREFIX}")
+# As for users with CMake; see CairnLibraries.cmake. pkg-config cannot ask for the compiler: it is taken to be the one
+# of the library.
+set(CAIRN_PKGCONFIG_CFLAGS)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(CAIRN_PKGCONFIG_CFLAGS " -Wno-mismatched-new-delete")
+endif()
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/cairn")
 # One file of targets for each library: what a component needs is only looked for by who asks for it.
@@ -58,9 +91,14 @@ foreach(library IN ITEMS cairn ${CAIRN_COMPONENTS})
     endif()
   endforeach()
   install(EXPORT cairn-${library}-targets NAMESPACE cairn:: DESTINATION "${package_folder}")
-  cairn_collect_dependencies(CAIRN_PACKAGE_DEPENDENCIES CAIRN_PKGCONFIG_DEPENDENCIES cairn_${library})
+  cairn_collect_dependencies(CAIRN_PACKAGE_DEPENDENCIES CAIRN_PKGCONFIG_DEPENDENCIES CAIRN_PKGCONFIG_REQUIRES CAIRN_PKGCONFIG_LIBS
+    cairn_${library})
   configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn-needs.cmake.in" "${PROJECT_BINARY_DIR}/cairn-${library}-needs.cmake" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/cairn-${library}-needs.cmake" DESTINATION "${package_folder}")
+  get_target_property(CAIRN_PKGCONFIG_FILE cairn_${library} OUTPUT_NAME)
+  string(REPLACE "_" "-" CAIRN_PKGCONFIG_NAME "${CAIRN_PKGCONFIG_FILE}")
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn.pc.in" "${PROJECT_BINARY_DIR}/${CAIRN_PKGCONFIG_NAME}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${CAIRN_PKGCONFIG_NAME}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 endforeach()
 
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/cairnConfig.cmake.in"
@@ -70,35 +108,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake
 install(FILES "${PROJECT_BINARY_DIR}/cairnConfig.cmake" "${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindHighwayHash.cmake"
   DESTINATION "${package_folder}")
-
-# For programs that are not built with CMake. Its paths are relative to itself, so that an installation can be moved.
-file(RELATIVE_PATH CAIRN_PKGCONFIG_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
-string(REGEX REPLACE "/$" "" CAIRN_PKGCONFIG_PREFIX "${CAIRN_PKGCONFIG_PREFIX}")
-set(CAIRN_PKGCONFIG_PRIVATE "libxxhash")
-if(CAIRN_HAS_URING)
-  string(APPEND CAIRN_PKGCONFIG_PRIVATE " liburing >= 2.2")
-endif()
-if(CAIRN_CRC32 STREQUAL "libdeflate")
-  string(APPEND CAIRN_PKGCONFIG_PRIVATE " libdeflate")
-elseif(CAIRN_CRC32 STREQUAL "zlib")
-  string(APPEND CAIRN_PKGCONFIG_PRIVATE " zlib >= 1.2.9")
-endif()
-if(CAIRN_HAS_ZSTD)
-  string(APPEND CAIRN_PKGCONFIG_PRIVATE " libzstd")
-endif()
-set(CAIRN_PKGCONFIG_REQUIRES "fmt nlohmann_json")
-if(NOT BUILD_SHARED_LIBS)
-  # There is only the static library, so who links it needs these without --static, too.
-  string(APPEND CAIRN_PKGCONFIG_REQUIRES " ${CAIRN_PKGCONFIG_PRIVATE}")
-endif()
-# As for users with CMake; see CairnLibraries.cmake. pkg-config cannot ask for the compiler: it is taken to be the one
-# of the library.
-set(CAIRN_PKGCONFIG_CFLAGS)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(CAIRN_PKGCONFIG_CFLAGS " -Wno-mismatched-new-delete")
-endif()
-configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn.pc.in" "${PROJECT_BINARY_DIR}/cairn.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/cairn.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
 if(TARGET cairn_cli)
   install(TARGETS cairn_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
