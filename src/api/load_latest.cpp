@@ -253,9 +253,9 @@ std::optional<LoadedLatest> load_latest(const std::filesystem::path& root, const
     while (const std::optional<std::filesystem::path> path = search.next()) {
       std::exception_ptr failure;
       try {
-        return search.found(
-            core::start_load(*path, requests, registry, search.loading(), context, core::Waiting::for_the_end)
-                .wait());
+        return search.found(core::start_load(*path, requests, registry, search.loading(), calls.services(),
+                                             core::Waiting::for_the_end)
+                                .wait());
       } catch (...) {
         failure = std::current_exception();
       }

@@ -94,7 +94,7 @@ void Context::close() {
 }
 
 void core::close_at_exit(const Context& context) noexcept {
-  const std::shared_ptr<Services>& services = services_of(context);
+  const std::shared_ptr<Services> services = services_of(context);
   if (services->is_own_process()) {
     services->operations.close();  // What it returns is for nobody.
   }

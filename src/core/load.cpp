@@ -44,6 +44,20 @@ void refuse_together(const std::filesystem::path& path, const LoadOptions& optio
   }
 }
 
+/// Tells the other ranks of a load together of the current exception.
+void tell_others(const LoadOptions& options, coord::Coordinator& coordinator) noexcept {
+  if (!options.together) {
+    return;
+  }
+  try {
+    const std::exception_ptr why = std::current_exception();
+    if (const auto joint = joint::JointLoad::join(coordinator)) {
+      joint->fail(why);
+    }
+  } catch (...) {  // The coordinator was closed: then nobody waits for this rank.
+  }
+}
+
 template <class Job>
 std::shared_ptr<Job> make_job(const std::shared_ptr<core::Services>& services,
                               const std::filesystem::path& path, Requests requests,
@@ -183,13 +197,18 @@ namespace core {
 LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting) {
-  const std::shared_ptr<Services>& services = services_of(context);
+  return start_load(path, requests, registry, options, services_of(context), waiting);
+}
+
+LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
+                        const RegistrySnapshot& registry, const LoadOptions& options,
+                        const std::shared_ptr<Services>& services, Waiting waiting) {
   std::shared_ptr<LoadJob> job;
   try {
     refuse_here(*services, "a load");
     job = make_job<LoadJob>(services, path, requests, registry, options, waiting);
   } catch (...) {
-    tell_refusal(options, context);
+    tell_others(options, services->coordinator);
     throw;
   }
   job->start();
@@ -207,23 +226,14 @@ Awaitable<Loaded> await_load(std::shared_ptr<Services> services, std::filesystem
 }
 
 void tell_refusal(const LoadOptions& options, const Context& context) noexcept {
-  if (!options.together) {
-    return;
-  }
-  try {
-    const std::exception_ptr why = std::current_exception();
-    if (const auto joint = joint::JointLoad::join(services_of(context)->coordinator)) {
-      joint->fail(why);
-    }
-  } catch (...) {  // The coordinator was closed: then nobody waits for this rank.
-  }
+  tell_others(options, services_of(context)->coordinator);
 }
 
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
                                  const RegistrySnapshot& registry, const LoadOptions& options,
                                  const Context& context) {
   refuse_together(path, options);
-  const std::shared_ptr<Services>& services = services_of(context);
+  const std::shared_ptr<Services> services = services_of(context);
   refuse_here(*services, "a load");
   auto job = make_job<MetadataJob>(services, path, Requests(names.begin(), names.end()), registry, options,
                                    Waiting::for_the_end);
@@ -237,7 +247,7 @@ Awaitable<CheckpointMetadata> metadata_async(const std::filesystem::path& path,
                                              const RegistrySnapshot& registry, const LoadOptions& options,
                                              const Context& context) {
   refuse_together(path, options);
-  const std::shared_ptr<Services>& services = services_of(context);
+  const std::shared_ptr<Services> services = services_of(context);
   services->require_own_process();
   return await_metadata(services, absolute_path(path), Requests(names.begin(), names.end()), registry,
                         options);

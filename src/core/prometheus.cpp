@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
 #include <utility>
 
 #include "cairn/core/context.hpp"
@@ -9,7 +10,8 @@
 namespace cairn {
 
 std::string prometheus_text(const Context& context) {
-  const core::Services& services = *core::services_of(context);
+  const std::shared_ptr<core::Services> owner = core::services_of(context);
+  const core::Services& services = *owner;
   observe::Exposition out;
   const observe::OperationMetrics saves = services.metrics.saves();
   out.operations(saves, "save", "committed");

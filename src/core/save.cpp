@@ -111,9 +111,8 @@ core::CallerMemoryUse memory_of(const std::vector<core::SaveItem>& items, const 
 
 std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
                                   const RegistrySnapshot& registry, const SaveOptions& options,
-                                  const Context& context, const Call& call,
+                                  const std::shared_ptr<core::Services>& services, const Call& call,
                                   std::unique_ptr<joint::JointSave>& joint) {
-  const std::shared_ptr<core::Services>& services = core::services_of(context);
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
   try {
@@ -210,7 +209,7 @@ namespace core {
 AsyncResponse start_save(const std::filesystem::path& path, Checkpointables items,
                          const RegistrySnapshot& registry, const SaveOptions& options, const Context& context,
                          Waiting waiting) {
-  const std::shared_ptr<Services>& services = core::services_of(context);
+  const std::shared_ptr<Services> services = core::services_of(context);
   services->require_own_process();
   Call call;
   call.is_accepted = options.return_when_accepted;
@@ -221,7 +220,7 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
     if (!call.is_accepted) {
       refuse_here(*services, "a save");
     }
-    return make_job(path, std::move(items), registry, options, context, call, joint);
+    return make_job(path, std::move(items), registry, options, services, call, joint);
   });
   job->start();
   try {
@@ -240,7 +239,7 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
 
 AsyncResponse start_copy(const std::filesystem::path& from, const std::filesystem::path& to,
                          const SaveOptions& options, const Context& context, Waiting waiting) {
-  const std::shared_ptr<Services>& services = core::services_of(context);
+  const std::shared_ptr<Services> services = core::services_of(context);
   services->require_own_process();
   refuse_here(*services, "a copy");
   const auto begin = services->clock.steady_now();

@@ -84,10 +84,11 @@ class Services {
 
 /// Gives the library the services of a context, which users cannot reach.
 struct ContextServices {
-  static const std::shared_ptr<Services>& of(const Context& context) noexcept { return context.services_; }
+  static std::shared_ptr<Services> of(const Context& context) noexcept { return context.services_; }
 };
 
-[[nodiscard]] inline const std::shared_ptr<Services>& services_of(const Context& context) noexcept {
+/// By value: exit() on another thread may destroy a static context while a call waits.
+[[nodiscard]] inline std::shared_ptr<Services> services_of(const Context& context) noexcept {
   return ContextServices::of(context);
 }
 

@@ -167,10 +167,11 @@ void Checkpointer::State::drop_plan(std::uint64_t step) {
 
 Checkpointer::State::Begin Checkpointer::State::saving_of(const Checkpointables& items) {
   return [this, &items](const std::filesystem::path& path, const SaveOptions& save) {
+    std::shared_ptr<core::Services> services = core::DiskCalls(context).services();
     const TimePoint begin = clock.steady_now();
     AsyncResponse response = save_checkpointables_async(path, items, save, context);
     costs.add_blocking(clock.steady_now() - begin);
-    return Begun{std::move(response), core::DiskCalls(context).services()};
+    return Begun{std::move(response), std::move(services)};
   };
 }
 

@@ -70,8 +70,9 @@ void StepCopies::drop_plan(std::uint64_t step) {
 StepResponse StepCopies::copy(std::uint64_t step, const std::filesystem::path& original,
                               const Context& context) {
   const Checkpointer::State::Begin begin = [&](const std::filesystem::path& path, const SaveOptions& save) {
+    std::shared_ptr<core::Services> services = core::DiskCalls(context).services();
     AsyncResponse response = core::start_copy(original, path, save, context, core::Waiting::for_staged);
-    return Checkpointer::State::Begun{std::move(response), core::DiskCalls(context).services()};
+    return Checkpointer::State::Begun{std::move(response), std::move(services)};
   };
   return state_.start(step, begin, StepOptions(), state_.clock.steady_now());
 }

@@ -2,19 +2,28 @@
 // The default context at the end of a program, when other static objects are destroyed.
 #include <unistd.h>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "cairn/cairn.hpp"
 #include "cairn/contract/handler.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/coord/transport.hpp"
 
 #include "api/fixture.hpp"
+#include "async/internal/event.hpp"
 
 namespace cairn {
 namespace {
@@ -81,6 +90,68 @@ class EndingHandler final : public CheckpointableHandler<EndsAll> {
   }
 };
 
+/// What happens while a program ends, in this order.
+struct EndOfProgram {
+  async::Event staged;
+  async::Event begins;
+  async::Event context_gone;
+  async::Event call_is_back;
+};
+
+/// Ends the program in its background phase.
+struct EndsInTheBackground {
+  Awaitable<Background<>> save(SaveContext /*context*/) const {
+    end.staged.set();
+    co_return finish(end);
+  }
+
+  static Background<> finish(EndOfProgram end) {
+    end.begins.set();
+    std::exit(3);
+    co_return;
+  }
+
+  EndOfProgram end;
+};
+
+/// Is destroyed after the context.
+struct TellsThatTheContextIsGone {
+  ~TellsThatTheContextIsGone() {
+    end.context_gone.set();
+    static_cast<void>(end.call_is_back.wait_for(kMost));
+  }
+
+  static constexpr std::chrono::seconds kMost{30};
+  EndOfProgram end;
+};
+
+/// Keeps the thread that saves, after its part of the save, until the context is gone.
+class KeepsTheThread final : public coord::Transport {
+ public:
+  explicit KeepsTheThread(EndOfProgram end) : end_(std::move(end)) {}
+
+  std::size_t rank() const noexcept override { return 0; }
+  std::size_t size() const noexcept override { return 1; }
+  std::span<const std::uint32_t> hosts() const noexcept override { return {&host_, 1}; }
+  Hash128 job() const noexcept override { return {}; }
+  void send(std::size_t /*to*/, coord::Packet /*packet*/) override {}
+  void listen(Receiver /*receiver*/, std::function<void()> /*ended*/) override {}
+  void call_after(std::chrono::nanoseconds /*delay*/, std::function<void()> /*work*/) override {}
+  Time now() const override { return std::chrono::steady_clock::now(); }
+
+  bool progress() override {
+    // Too short a wait would only let the thread go before there is something to see.
+    if (end_.staged.has_happened() && end_.begins.wait_for(std::chrono::milliseconds(100))) {
+      static_cast<void>(end_.context_gone.wait_for(TellsThatTheContextIsGone::kMost));
+    }
+    return true;
+  }
+
+ private:
+  const EndOfProgram end_;
+  const std::uint32_t host_ = 0;
+};
+
 class DefaultContext : public ::testing::Test {
  protected:
   /// Much less than `close_timeout`: a program that takes longer is ended by SIGALRM.
@@ -139,6 +210,29 @@ TEST_F(DefaultContext, DoesNotWaitForTheHandlerThatEndsTheProgram) {
         save_checkpointables(path, {{"ends", EndsAll()}}, options);
       },
       ::testing::ExitedWithCode(3), "missing");
+}
+
+TEST_F(DefaultContext, AContextThatEndsWhileAThreadSavesIsNotUsedAnyMore) {
+  const std::filesystem::path path = directory_ / "gone";
+
+  EXPECT_EXIT(
+      {
+        ::alarm(kMostSeconds);
+        const EndOfProgram end;
+        static const TellsThatTheContextIsGone after_the_context{end};
+        ContextOptions context_options;
+        context_options.stop_grace = std::chrono::milliseconds(1);
+        context_options.coordinator =
+            std::make_shared<coord::Coordinator>(std::make_unique<KeepsTheThread>(end));
+        static const Context context(std::move(context_options));
+        try {
+          save_checkpointables(path, {{"ends", EndsInTheBackground{end}}}, context);
+        } catch (const Error&) {  // It was stopped.
+          end.call_is_back.set();
+        }
+        ::pause();
+      },
+      ::testing::ExitedWithCode(3), "");
 }
 
 TEST_F(DefaultContext, AContextDoesNotWaitForItsOnLostFailureThatEndsTheProgram) {

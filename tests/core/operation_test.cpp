@@ -122,7 +122,7 @@ class OperationTest : public ::testing::Test {
 
   ~OperationTest() override { may_end_.set(); }
 
-  [[nodiscard]] const std::shared_ptr<Services>& services() const { return services_of(*context_); }
+  [[nodiscard]] std::shared_ptr<Services> services() const { return services_of(*context_); }
 
   [[nodiscard]] std::shared_ptr<Noted> make(CallerMemoryUse memory = CallerMemoryUse::unused,
                                             BlockingPhase blocking = BlockingPhase::by_context) const {

@@ -42,6 +42,10 @@ AsyncResponse start_copy(const std::filesystem::path& from, const std::filesyste
 LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting = Waiting::for_staged);
+/// The same, for who waits before: the context may be gone by then.
+LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
+                        const RegistrySnapshot& registry, const LoadOptions& options,
+                        const std::shared_ptr<Services>& services, Waiting waiting = Waiting::for_staged);
 
 /// Tells the other ranks of a load that all make together that this rank refuses it, with the current exception,
 /// before it has begun.
