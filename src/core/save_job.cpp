@@ -11,6 +11,7 @@
 
 #include "async/internal/suspend.hpp"
 #include "base/internal/assert.hpp"
+#include "core/failures.hpp"
 #include "core/handler_calls.hpp"
 #include "store/internal/checkpoint_lock.hpp"
 
@@ -206,6 +207,15 @@ Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
   self->files_.created().complete(failure);
 }
 
+/// Asks code of the program, whose failures are as those of a handler.
+void SaveJob::ask_before_replacing() const {
+  try {
+    options().before_replacing();
+  } catch (...) {
+    rethrow_of(std::current_exception(), "before_replacing", Asked::nothing);
+  }
+}
+
 void SaveJob::make_directory() {
   store::StagedOptions staged;
   staged.overwrite = options().overwrite;
@@ -216,7 +226,9 @@ void SaveJob::make_directory() {
   staged.on_step = [this](store::PublishStep step) { end_publish_step(step); };
   staged.may_publish = [this] { return protocol_.commit().begin_commit(); };
   staged.may_retire = [this] { return protocol_.commit().state() == joint::CommitState::State::committed; };
-  staged.before_replacing = options().before_replacing;
+  if (options().before_replacing) {
+    staged.before_replacing = [this] { ask_before_replacing(); };
+  }
   staged.wait_for_lock = [this, lock = store::LockWait(services().clock)]() mutable {
     return lock.wait() && protocol_.commit().state() == joint::CommitState::State::running;
   };

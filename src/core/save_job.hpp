@@ -86,6 +86,7 @@ class SaveJob final : public Operation {
   Awaitable<> stage_all(HandlerCalls* calls);
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
   void make_directory();
+  void ask_before_replacing() const;
 
   /// Returns the digests of all files, when no handler was caught after the end of its background phase.
   [[nodiscard]] std::vector<io::FileDigest> digest_files();

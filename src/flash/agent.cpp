@@ -155,7 +155,7 @@ class Agent {
       return;  // Its program makes it, and nothing but the mark may be there first.
     }
     io::FileHandle file = store::open_to_lock(io::Directory::open(syscalls, options_.memory), kAgentName);
-    const int locked = syscalls.try_lock_for_process(file.fd());
+    const int locked = io::uninterrupted([&] { return syscalls.try_lock_for_process(file.fd()); });
     if (locked == -EAGAIN) {
       throw Error(std::error_code(EBUSY, std::system_category()),
                   fmt::format("process {} serves {} as its agent", agent_of(options_.memory).value_or(0),

@@ -86,8 +86,9 @@ void write_once(const io::Directory& directory, std::string_view name, std::stri
   const std::string made = fmt::format("{}.{}", name, store::to_string(store::make_uuid(random)));
   const std::string wanted(name);
   io::write_small_file(directory, made, text, 0600);
-  const int linked =
-      directory.syscalls().link_at(directory.fd(), made.c_str(), directory.fd(), wanted.c_str());
+  const int linked = io::uninterrupted([&] {
+    return directory.syscalls().link_at(directory.fd(), made.c_str(), directory.fd(), wanted.c_str());
+  });
   io::remove_if_there([&] { directory.remove_file(made); });
   // Who was first may have tidied up since.
   const bool is_second = linked == -EEXIST || (linked == -ENOENT && directory.status(name));

@@ -207,8 +207,8 @@ Directory Directory::make_directory(std::string_view name, std::uint32_t mode) c
     }
   } catch (...) {
     CAIRN_PROBE("io.made_directory_not_opened");
-    syscalls().unlink_at(fd(), text.c_str(),
-                         true);  // Nobody else would know of it; what has something in it stays.
+    // Nobody else would know of it; what has something in it stays.
+    uninterrupted([&] { return syscalls().unlink_at(fd(), text.c_str(), true); });
     throw;
   }
   // Or what is in it would go with a save that fails.

@@ -135,7 +135,8 @@ void MappedFiles::drop_removed() {
     const auto next = std::next(each);
     const FileHandle& file = each->second.file;
     FileStatus status;
-    if (file.is_open() && file.syscalls().status(file.fd(), status) == 0 && status.links == 0) {
+    if (file.is_open() && uninterrupted([&] { return file.syscalls().status(file.fd(), status); }) == 0 &&
+        status.links == 0) {
       gone.insert(entries_.extract(each));
     }
     each = next;

@@ -70,7 +70,8 @@ void ReplacingFile::remove_left_over(Syscalls& syscalls, const std::filesystem::
 ReplacingFile::~ReplacingFile() {
   contents_.reset();
   if (!temporary_.empty()) {
-    directory_.syscalls().unlink_at(directory_.fd(), temporary_.c_str(), false);
+    uninterrupted(
+        [&] { return directory_.syscalls().unlink_at(directory_.fd(), temporary_.c_str(), false); });
   }
 }
 
@@ -78,14 +79,16 @@ ReplacingFile::~ReplacingFile() {
 void ReplacingFile::remove_left_over() const {
   Syscalls& syscalls = directory_.syscalls();
   std::vector<DirectoryEntry> entries;
-  static_cast<void>(syscalls.list(directory_.fd(), entries));
+  static_cast<void>(uninterrupted([&] { return syscalls.list(directory_.fd(), entries); }));
   for (const DirectoryEntry& entry : entries) {
     if (is_temporary(entry, begin_)) {
       const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK;
-      const FileHandle file(syscalls, syscalls.open_beneath(directory_.fd(), entry.name.c_str(), flags, 0));
+      const int fd =
+          uninterrupted([&] { return syscalls.open_beneath(directory_.fd(), entry.name.c_str(), flags, 0); });
+      const FileHandle file(syscalls, fd);
       // The lock is kept until the name is gone.
-      if (file.is_open() && syscalls.try_lock(file.fd()) >= 0) {
-        syscalls.unlink_at(directory_.fd(), entry.name.c_str(), false);
+      if (file.is_open() && uninterrupted([&] { return syscalls.try_lock(file.fd()); }) >= 0) {
+        uninterrupted([&] { return syscalls.unlink_at(directory_.fd(), entry.name.c_str(), false); });
       }
     }
   }
@@ -97,7 +100,7 @@ bool ReplacingFile::try_create() {
   const std::uint64_t number = (std::uint64_t{random()} << 32) | random();
   std::string temporary = fmt::format("{}{:016x}{}", begin_, number, kEnd);
   file_ = directory_.create_file(temporary);
-  if (directory_.syscalls().try_lock(file_.fd()) == -EAGAIN) {
+  if (uninterrupted([&] { return directory_.syscalls().try_lock(file_.fd()); }) == -EAGAIN) {
     CAIRN_PROBE("io.temporary_was_taken_for_left_over");
     return false;
   }
@@ -109,7 +112,7 @@ void ReplacingFile::publish() {
   Syscalls& syscalls = directory_.syscalls();
   CAIRN_ASSERT(!temporary_.empty(), "a file is published once, from the name that it was made under");
   contents_->finish();
-  require(uninterrupted([&] { return syscalls.sync(file_.fd()); }), "fsync", path_);
+  require(syscalls.sync(file_.fd()), "fsync", path_);
   directory_.rename(temporary_, directory_, path_.filename().native(), RenameMode::replace);
   temporary_.clear();
   // After its sync a close loses nothing. Not before the rename: the lock ends with it.

@@ -47,12 +47,14 @@ CheckpointLock::CheckpointLock(const io::Directory& parent, std::string_view ent
     }
     return;
   }
-  is_held_ = parent.syscalls().try_lock(commit_.fd()) != -EAGAIN && !is_of_another(parent, name, commit_);
+  is_held_ = io::uninterrupted([&] { return parent.syscalls().try_lock(commit_.fd()); }) != -EAGAIN &&
+             !is_of_another(parent, name, commit_);
   CAIRN_ASSERT(!is_held_ || commit_.is_open(), "a lock that is held keeps its file open");
 }
 
 bool CheckpointLock::is_in_use() noexcept {
-  return commit_.is_open() && commit_.syscalls().try_lock_use(commit_.fd(), false) == -EAGAIN;
+  return commit_.is_open() &&
+         io::uninterrupted([&] { return commit_.syscalls().try_lock_use(commit_.fd(), false); }) == -EAGAIN;
 }
 
 bool LockWait::wait() {
@@ -76,7 +78,8 @@ CheckpointHold::CheckpointHold(const io::Directory& checkpoint) {
     CAIRN_PROBE("store.no_commit_to_hold");
     return;
   }
-  is_held_ = checkpoint.syscalls().try_lock_use(commit_.fd(), true) != -EAGAIN;
+  is_held_ =
+      io::uninterrupted([&] { return checkpoint.syscalls().try_lock_use(commit_.fd(), true); }) != -EAGAIN;
 }
 
 }  // namespace cairn::store

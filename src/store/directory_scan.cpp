@@ -153,7 +153,7 @@ void settle_conflicts(std::vector<ScannedEntry>& found) {
 std::string describe_missing(io::Syscalls& syscalls, const std::filesystem::path& path) {
   io::FileStatus status;
   const auto is_there = [&](const std::filesystem::path& part) {
-    return syscalls.status_at(AT_FDCWD, part.c_str(), status) >= 0;
+    return io::uninterrupted([&] { return syscalls.status_at(AT_FDCWD, part.c_str(), status); }) >= 0;
   };
   std::filesystem::path first = path;
   while (first.has_relative_path() && first.has_parent_path() && !is_there(first) &&
@@ -391,7 +391,7 @@ std::optional<Uuid> DirectoryScan::classify_holder(Classification& classificatio
                                                    std::string_view owner_name) const {
   // The file that is locked is the one that is read, whatever takes its name meanwhile.
   io::FileHandle lock = directory.open_file(owner_name, O_RDWR);
-  const int locked = directory.syscalls().try_lock(lock.fd());
+  const int locked = io::uninterrupted([&] { return directory.syscalls().try_lock(lock.fd()); });
   const std::string text = io::read_small_file(lock, directory.path() / owner_name, kMostOwnerBytes);
   const std::optional<Owner> owner = parse_owner(text);
   // A power cut may leave anything in a mark that was being written; then it is the only entry.
@@ -482,7 +482,7 @@ bool DirectoryScan::is_left_mark(const io::Directory& directory, std::string_vie
       return false;
     }
     const io::FileHandle mark = directory.open_file(name, O_RDWR);
-    const int locked = directory.syscalls().try_lock(mark.fd());
+    const int locked = io::uninterrupted([&] { return directory.syscalls().try_lock(mark.fd()); });
     const auto owner = parse_owner(io::read_small_file(mark, directory.path() / name, kMostOwnerBytes));
     const bool is_far = is_shared_ && owner && owner->host != this_process({}).host;
     return owner && classify_lock(locked, is_far, is_gone(*owner)) == Holder::nobody;

@@ -121,7 +121,7 @@ void remove_rest(const State& state) {
     state.parent.remove_empty_directory(state.staged_name);
     return;
   }
-  if (syscalls.try_lock(owner.fd()) >= 0) {
+  if (io::uninterrupted([&] { return syscalls.try_lock(owner.fd()); }) >= 0) {
     remove_unfinished(state.parent, state.staged_name, state.staged);
   }
 }

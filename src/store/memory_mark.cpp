@@ -147,7 +147,8 @@ bool may_be_reused(const io::Directory& checkpoint) noexcept {
 }
 
 bool lies_in_memory(io::Syscalls& syscalls, int fd) noexcept {
-  return syscalls.file_system(fd) == static_cast<int>(io::FileSystem::memory);
+  return io::uninterrupted([&] { return syscalls.file_system(fd); }) ==
+         static_cast<int>(io::FileSystem::memory);
 }
 
 }  // namespace cairn::store

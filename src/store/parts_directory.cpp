@@ -274,7 +274,7 @@ void PartsDirectory::claim() {
     return io::FileHandle(syscalls, io::require(fd, "create", path));
   });
   // Any other refusal means that the file system has no locks: then nobody is kept from anything.
-  const bool is_locked = syscalls.try_lock(before.fd()) == -EAGAIN;
+  const bool is_locked = io::uninterrupted([&] { return syscalls.try_lock(before.fd()); }) == -EAGAIN;
   io::FileStatus opened;
   io::require(io::uninterrupted([&] { return syscalls.status(before.fd(), opened); }), "stat", path);
   const std::optional<io::FileStatus> named = directory_.status(kOwnerName);
@@ -301,7 +301,7 @@ void PartsDirectory::replace_mark() {
   });
   try {
     // Nobody else knows it yet. Where there are no locks, nobody is kept from anything.
-    static_cast<void>(directory_.syscalls().try_lock(mark_->fd()));
+    static_cast<void>(io::uninterrupted([&] { return directory_.syscalls().try_lock(mark_->fd()); }));
     const std::string text = encode_owner(this_process({}));
     io::write_all(mark_->file(), std::as_bytes(std::span(text)), 0, directory_.path() / next);
     directory_.rename(next, directory_, kOwnerName, io::RenameMode::replace);

@@ -11,6 +11,7 @@
 #include "base/internal/at_fork.hpp"
 #include "base/internal/mutex.hpp"
 #include "base/internal/probe.hpp"
+#include "io/internal/check.hpp"
 
 namespace cairn::store {
 namespace {
@@ -85,7 +86,7 @@ ProcessFile::~ProcessFile() {
   const MutexLock lock(known.mutex);
   if (known.forks != forks_) {
     CAIRN_PROBE("store.forked_while_a_file_was_locked");
-    static_cast<void>(file_->syscalls().unlock(file_->fd()));
+    static_cast<void>(io::uninterrupted([&] { return file_->syscalls().unlock(file_->fd()); }));
   }
   known.all.erase(file_->fd());
   file_.reset();  // With the lock: so the number is not another file's while a child would close it.

@@ -117,14 +117,15 @@ ClaimLook look_at_claim(const io::Directory& root) {
   const std::filesystem::path path = root.path() / kProgramName;
   const io::FileHandle file = open_to_lock(root, kProgramName);
   ClaimLook look;
-  look.is_free = file.syscalls().try_lock_for_process(file.fd()) != -EAGAIN;
+  look.is_free =
+      io::uninterrupted([&] { return file.syscalls().try_lock_for_process(file.fd()); }) != -EAGAIN;
   look.record = read_record(file, path);
   return look;
 }
 
 ProgramClaim::ProgramClaim(const io::Directory& root, std::uint32_t rank, const RandomSource& random)
     : path_(root.path() / kProgramName), file_(open_to_lock(root, kProgramName)) {
-  const int locked = file_.syscalls().try_lock_for_process(file_.fd());
+  const int locked = io::uninterrupted([&] { return file_.syscalls().try_lock_for_process(file_.fd()); });
   before_ = read_record(file_, path_);
   if (locked == -EAGAIN) {
     throw_busy(path_, before_);
@@ -143,7 +144,7 @@ ProgramClaim::ProgramClaim(const io::Directory& root, std::uint32_t rank, const 
 void ProgramClaim::renew() const {
   CAIRN_ASSERT(!record_.has_ended, "a program that has ended fills nothing any more");
   io::Syscalls& syscalls = file_.syscalls();
-  const int locked = syscalls.try_lock_for_process(file_.fd());
+  const int locked = io::uninterrupted([&] { return syscalls.try_lock_for_process(file_.fd()); });
   const std::optional<ClaimRecord> holder = read_record(file_, path_);
   if (locked == -EAGAIN || holder != record_) {
     throw_busy(path_, holder);

@@ -19,6 +19,7 @@
 
 #include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
+#include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
 #include "store/directory_scan.hpp"
 #include "store/internal/listing.hpp"
@@ -229,7 +230,8 @@ void remove_if_left(const io::Directory& root, const std::string& name) {
     return;
   }
   const Classification found = DirectoryScan(root, {}).classify(directory, name);
-  const bool is_free = found.lock.is_open() && root.syscalls().try_lock(found.lock.fd()) >= 0;
+  const bool is_free = found.lock.is_open() &&
+                       io::uninterrupted([&] { return root.syscalls().try_lock(found.lock.fd()); }) >= 0;
   if (found.kind == EntryClass::abandoned && is_free) {
     CAIRN_PROBE("store.left_by_a_dead_process");
     remove_unfinished(root, name, directory);

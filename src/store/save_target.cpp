@@ -54,11 +54,13 @@ struct Way {
 [[noreturn]] void throw_not_a_directory(io::Syscalls& syscalls, const std::filesystem::path& way) {
   std::filesystem::path path = way;
   io::FileStatus ignored;
-  while (path.has_relative_path() &&
-         syscalls.status_at(AT_FDCWD, path.parent_path().c_str(), ignored) == -ENOTDIR) {
+  const auto is_below_a_file = [&](const std::filesystem::path& part) {
+    return io::uninterrupted([&] { return syscalls.status_at(AT_FDCWD, part.c_str(), ignored); }) == -ENOTDIR;
+  };
+  while (path.has_relative_path() && is_below_a_file(path.parent_path())) {
     path = path.parent_path();
   }
-  const bool is_file = syscalls.status_at(AT_FDCWD, path.c_str(), ignored) != -ENOTDIR;
+  const bool is_file = !is_below_a_file(path);
   throw Error(std::error_code(ENOTDIR, std::system_category()),
               fmt::format("open {}", (is_file ? path : path.parent_path()).string()));
 }

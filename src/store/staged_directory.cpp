@@ -180,7 +180,7 @@ io::FileHandle claim(const io::Directory& directory, std::string_view owner_name
     return {};
   }
   io::FileHandle owner(syscalls, io::require(fd, "create", path));
-  if (syscalls.try_lock(fd) == -EAGAIN) {
+  if (io::uninterrupted([&] { return syscalls.try_lock(fd); }) == -EAGAIN) {
     CAIRN_PROBE("store.mark_locked_by_a_recovery");
     return {};
   }
@@ -389,7 +389,8 @@ bool StagedDirectory::link_file(std::string_view relative, const io::Directory& 
   const std::string name(relative.substr(slash + 1));
   const io::Directory there = from.open_directory(relative.substr(0, slash));
   const io::Directory here = state_->staged.open_directory(relative.substr(0, slash));
-  const int linked = here.syscalls().link_at(there.fd(), name.c_str(), here.fd(), name.c_str());
+  const int linked = io::done_at_last(
+      -EEXIST, [&] { return here.syscalls().link_at(there.fd(), name.c_str(), here.fd(), name.c_str()); });
   if (io::has_no_links(linked) || linked == -EXDEV) {
     CAIRN_PROBE("store.file_not_linked");
     return false;

@@ -195,7 +195,7 @@ void write_file(const ArrayReader& reader, std::span<const ExportedArray> arrays
   const formats::SafetensorsLayout layout = lay_out(arrays).front();
   const std::filesystem::path path = folder.path() / name;
   io::FileHandle out = folder.create_file(name);
-  const int reserved = out.syscalls().allocate(out.fd(), layout.file_size);
+  const int reserved = io::uninterrupted([&] { return out.syscalls().allocate(out.fd(), layout.file_size); });
   if (reserved < 0 && !io::is_unsupported(reserved)) {
     throw_errno(-reserved, "fallocate", path);
   }

@@ -114,8 +114,9 @@ void StepLinks::place(const io::Directory& root, io::Syscalls& syscalls, const W
 /// Under another name first, which gives way to the link's in one step.
 void StepLinks::make_link(const io::Directory& root, io::Syscalls& syscalls, const std::string& next,
                           const Wanted& wanted) {
-  io::require(syscalls.symlink_at(wanted.target->c_str(), root.fd(), next.c_str()), "symlink",
-              root.path() / next);
+  io::require(
+      io::uninterrupted([&] { return syscalls.symlink_at(wanted.target->c_str(), root.fd(), next.c_str()); }),
+      "symlink", root.path() / next);
   root.rename(next, root, wanted.name, io::RenameMode::replace);
 }
 

@@ -56,6 +56,31 @@ TEST_F(RefusedSave, RefusesToSaveNothing) {
   EXPECT_THAT([&] { save_items({}); }, Fails(Errc::invalid_argument));
 }
 
+TEST_F(RefusedSave, TellsOfWhatIsAskedBeforeReplacingAsOfAHandler) {
+  save_items({{"state", tree_}});
+  SaveOptions options;
+  options.overwrite = true;
+  options.before_replacing = [] { throw 7; };
+
+  EXPECT_THAT(
+      [&] {
+        save_items({{"state", tree_}}, options);
+      },
+      Fails(Errc::handler_failed, AllOf(HasSubstr("before_replacing"), HasSubstr("unknown type"))));
+  options.before_replacing = [] { throw Error(Errc::timed_out, "another save"); };
+  EXPECT_THAT(
+      [&] {
+        save_items({{"state", tree_}}, options);
+      },
+      Fails(Errc::handler_failed, HasSubstr("another save")));
+  options.before_replacing = [] { throw Error(Errc::not_found, "no licence"); };
+  EXPECT_THAT(
+      [&] {
+        save_items({{"state", tree_}}, options);
+      },
+      Fails(Errc::not_found, HasSubstr("no licence")));
+}
+
 /// A value that its handler writes as one file.
 struct Text {
   std::size_t bytes = 0;

@@ -10,6 +10,7 @@
 
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/engine.hpp"
+#include "store/internal/source.hpp"
 #include "store/internal/staged_directory.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
@@ -98,6 +99,22 @@ TEST_F(UncertainCalls, GoesOnAfterSignals) {
         }
       }
     }
+  }
+}
+
+TEST_F(UncertainCalls, LinksAFileOfAnotherCheckpointOnceMoreAfterASignal) {
+  for (const bool is_performed : {false, true}) {
+    const TempDir temp;
+    save_sample(*engine_, temp / "from", "text");
+    const std::shared_ptr<const Source> from = open_committed_source(syscalls_, temp / "from");
+    StagedDirectory staged = create(temp / "to");
+    syscalls_.plan({io::Call::link, 1, 1, -EINTR, is_performed});
+
+    EXPECT_TRUE(staged.link_file("state/data", *from->directory())) << is_performed;
+
+    EXPECT_EQ(syscalls_.hits(), 1);
+    syscalls_.clear();
+    EXPECT_EQ(std::filesystem::hard_link_count(temp / "from" / "state" / "data"), 2U);
   }
 }
 

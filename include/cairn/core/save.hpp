@@ -41,8 +41,8 @@ struct SaveOptions {
   /// several ranks rank 0 makes them. A save that fails removes those that it made and that are empty.
   unsigned create_parents = 1;
   /// Called with `overwrite` right before the existing checkpoint is replaced; until that is done no pin can be set
-  /// on it. What it throws fails the save, which leaves the old one. On a thread of the context's, of rank 0; must
-  /// not wait for the context. Empty: nobody is asked.
+  /// on it. What it throws fails the save, as a failure of a handler does, and leaves the old one. On a thread of the
+  /// context's, of rank 0; must not wait for the context. Empty: nobody is asked.
   std::function<void()> before_replacing;
   /// A JSON text kept with the checkpoint, for people and tools; read back without touching data.
   std::string custom_metadata = "null";

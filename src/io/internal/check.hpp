@@ -28,12 +28,6 @@ inline bool is_unsupported(int result) noexcept {
   return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
 }
 
-/// Returns whether a file is known to lie on a file system that no other machine shares.
-inline bool is_of_this_machine(Syscalls& syscalls, int fd) noexcept {
-  const int found = syscalls.file_system(fd);
-  return found >= 0 && found != static_cast<int>(FileSystem::network);
-}
-
 /// Repeats a call that a signal interrupts (a bounded number of times, so that no fault makes it hang).
 template <class Call>
 auto uninterrupted(Call call) noexcept {
@@ -42,6 +36,12 @@ auto uninterrupted(Call call) noexcept {
     result = call();
   }
   return result;
+}
+
+/// Returns whether a file is known to lie on a file system that no other machine shares.
+inline bool is_of_this_machine(Syscalls& syscalls, int fd) noexcept {
+  const int found = uninterrupted([&] { return syscalls.file_system(fd); });
+  return found >= 0 && found != static_cast<int>(FileSystem::network);
 }
 
 /// As `uninterrupted`, for what cannot be done twice: an interrupted call may have done it all the same, and then the
