@@ -230,7 +230,11 @@ void SaveJob::make_directory() {
     staged.before_replacing = [this] { ask_before_replacing(); };
   }
   staged.wait_for_lock = [this, lock = store::LockWait(services().clock)]() mutable {
-    return lock.wait() && protocol_.commit().state() == joint::CommitState::State::running;
+    using State = joint::CommitState::State;
+    if (const State state = protocol_.commit().state(); state == State::stopped || state == State::unknown) {
+      std::rethrow_exception(async::cancelled());  // Why it was stopped, the operation says itself.
+    }
+    return lock.wait();
   };
   files_.create(std::move(staged));
   if (copy_) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -15,6 +16,8 @@
 
 #include "api/fixture.hpp"
 #include "api/scripted.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 
 namespace cairn {
 namespace {
@@ -79,6 +82,18 @@ TEST_F(RefusedSave, TellsOfWhatIsAskedBeforeReplacingAsOfAHandler) {
         save_items({{"state", tree_}}, options);
       },
       Fails(Errc::not_found, HasSubstr("no licence")));
+}
+
+TEST_F(RefusedSave, IsLateWhereTheLockOfWhatItReplacesIsNotFreeByItsDeadline) {
+  save_items({{"state", tree_}});
+  const store::CheckpointLock held(io::Directory::open(io::posix_syscalls(), directory_.path()),
+                                   "checkpoint");
+  SaveOptions options;
+  options.overwrite = true;
+  options.before_replacing = [] {};
+  options.deadline = std::chrono::milliseconds(100);
+
+  EXPECT_THAT([&] { save_items({{"state", tree_}}, options); }, Fails(Errc::timed_out));
 }
 
 /// A value that its handler writes as one file.

@@ -61,7 +61,8 @@ struct StagedOptions {
   /// it, or remove it, until it is replaced. What it throws keeps the old one, and fails `publish`. May be asked
   /// again, as `may_publish`. Empty: nothing is held.
   std::function<void()> before_replacing;
-  /// Asked while somebody else holds it: waits a while and returns whether to try again. Empty: no.
+  /// Asked while somebody else holds it: waits a while and returns whether to try again. What it throws fails
+  /// `publish`. Empty: no.
   std::function<bool()> wait_for_lock;
 };
 
