@@ -132,14 +132,14 @@ std::size_t Tree::size() const noexcept {
   return elements ? elements->size() : 0;
 }
 
-Tree& Tree::operator[](std::string_view key) {
+Tree& Tree::operator[](std::string_view key) & {
   if (is_null()) {
     TreeAccess::make_map(*this);
   }
   return TreeAccess::child_or_new(as_map(), key);
 }
 
-const Tree& Tree::operator[](std::string_view key) const {
+const Tree& Tree::operator[](std::string_view key) const& {
   const Map& children = as_map();
   const auto found = children.find(key);
   if (found == children.end()) {
@@ -148,7 +148,7 @@ const Tree& Tree::operator[](std::string_view key) const {
   return found->second;
 }
 
-const Tree& Tree::operator[](std::size_t i) const {
+const Tree& Tree::operator[](std::size_t i) const& {
   const List& elements = as_list();
   if (i >= elements.size()) {
     throw Error(Errc::not_found, fmt::format("the list has {} elements, no element {}", elements.size(), i));
@@ -156,25 +156,25 @@ const Tree& Tree::operator[](std::size_t i) const {
   return elements[i];
 }
 
-const Tree* Tree::find(std::string_view path) const {
+const Tree* Tree::find(std::string_view path) const& {
   return TreeAccess::find(*this, path);
 }
 
-const Tree& Tree::at(std::string_view path) const {
+const Tree& Tree::at(std::string_view path) const& {
   if (const Tree* found = find(path)) {
     return *found;
   }
   throw Error(Errc::not_found, fmt::format("the tree has no '{}'", path));
 }
 
-const Tree::Map& Tree::as_map() const {
+const Tree::Map& Tree::as_map() const& {
   if (const Map* children = TreeAccess::map(*this)) {
     return *children;
   }
   throw_kind(TreeKind::map, {});
 }
 
-const Tree::List& Tree::as_list() const {
+const Tree::List& Tree::as_list() const& {
   if (const List* elements = TreeAccess::list(*this)) {
     return *elements;
   }

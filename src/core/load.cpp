@@ -179,7 +179,7 @@ void ItemMetadata::throw_mismatch(std::type_index wanted) const {
                                                handler_id, type_name(abstract.type()), type_name(wanted)));
 }
 
-const ItemMetadata& CheckpointMetadata::at(std::string_view name) const {
+const ItemMetadata& CheckpointMetadata::at(std::string_view name) const& {
   const auto found = items.find(name);
   if (found != items.end()) {
     return found->second;

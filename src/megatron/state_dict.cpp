@@ -126,7 +126,7 @@ StateDict StateDict::list(List elements) {
   return made;
 }
 
-StateDict& StateDict::operator[](std::string_view key) {
+StateDict& StateDict::operator[](std::string_view key) & {
   Map* children = map_if();
   if (!children) {
     throw Error(Errc::type_mismatch,
@@ -139,7 +139,7 @@ StateDict& StateDict::operator[](std::string_view key) {
   return children->try_emplace(found, std::string(key))->second;
 }
 
-const StateDict& StateDict::operator[](std::string_view key) const {
+const StateDict& StateDict::operator[](std::string_view key) const& {
   const Map* children = map_if();
   if (!children) {
     throw Error(Errc::type_mismatch,
@@ -152,7 +152,7 @@ const StateDict& StateDict::operator[](std::string_view key) const {
   return found->second;
 }
 
-const StateDict& StateDict::operator[](std::size_t i) const {
+const StateDict& StateDict::operator[](std::size_t i) const& {
   const List* elements = list_if();
   if (!elements) {
     throw Error(Errc::type_mismatch,
@@ -164,7 +164,7 @@ const StateDict& StateDict::operator[](std::size_t i) const {
   return (*elements)[i];
 }
 
-const StateDict* StateDict::find(std::string_view path) const {
+const StateDict* StateDict::find(std::string_view path) const& {
   if (!formats::is_entry_path(path)) {
     return nullptr;
   }
@@ -185,20 +185,20 @@ const StateDict* StateDict::find(std::string_view path) const {
   return node;
 }
 
-const StateDict& StateDict::at(std::string_view path) const {
+const StateDict& StateDict::at(std::string_view path) const& {
   if (const StateDict* found = find(path)) {
     return *found;
   }
   throw Error(Errc::not_found, fmt::format("the state dict has no '{}'", path));
 }
 
-const StateDict::Map* StateDict::map_if() const noexcept {
+const StateDict::Map* StateDict::map_if() const& noexcept {
   static const Map kEmpty;
   const auto* held = std::get_if<std::unique_ptr<Map>>(&value_);
   return held ? (*held ? held->get() : &kEmpty) : nullptr;
 }
 
-StateDict::Map* StateDict::map_if() {
+StateDict::Map* StateDict::map_if() & {
   auto* held = std::get_if<std::unique_ptr<Map>>(&value_);
   if (held && !*held) {
     *held = std::make_unique<Map>();
@@ -206,7 +206,7 @@ StateDict::Map* StateDict::map_if() {
   return held ? held->get() : nullptr;
 }
 
-const StateDict::List* StateDict::list_if() const noexcept {
+const StateDict::List* StateDict::list_if() const& noexcept {
   const auto* held = std::get_if<std::unique_ptr<List>>(&value_);
   return held ? held->get() : nullptr;
 }

@@ -117,7 +117,7 @@ struct ArrayReading::State {
 
 ArrayReading::ArrayReading(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
-const std::vector<Array>& ArrayReading::wait() const {
+const std::vector<Array>& ArrayReading::wait() const& {
   state_->ended.get();
   return state_->arrays;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -31,6 +32,29 @@ std::vector<std::string> paths(const Tree& tree) {
   std::vector<std::string> found;
   visit_leaves(tree, [&](std::string_view path, const Tree&) { found.emplace_back(path); });
   return found;
+}
+
+/// A tree that is gone at the end of the expression, as what a load returns.
+Tree made() {
+  return {{"weights", {{"w", std::vector<float>{1, 2}}}}, {"list", Tree::list({1, "two"})}};
+}
+
+TEST(TemporaryTree, ReturnsItsPartsAsValues) {
+  static_assert(std::same_as<decltype(made()["list"]), Tree>);
+  static_assert(std::same_as<decltype(made()[0]), Tree>);
+  static_assert(std::same_as<decltype(made().at("list")), Tree>);
+  static_assert(std::same_as<decltype(made().as_map()), Tree::Map>);
+  static_assert(std::same_as<decltype(made().as_list()), Tree::List>);
+
+  const Tree& weights = made().at("weights");
+  EXPECT_THAT(weights.get<std::vector<float>>("w"), ElementsAre(1, 2));
+  std::vector<std::string> keys;
+  for (const auto& [key, child] : made().as_map()) {
+    keys.push_back(key);
+  }
+  EXPECT_THAT(keys, ElementsAre("list", "weights"));
+  EXPECT_EQ(made()["list"][1].as<std::string>(), "two");
+  EXPECT_THAT([] { static_cast<void>(made()["absent"]); }, Fails(Errc::not_found, HasSubstr("absent")));
 }
 
 TEST(TreeAs, RoundsNumbersToFloatAndRefusesThoseBeyondItsRange) {

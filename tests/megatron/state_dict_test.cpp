@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/megatron/state_dict.hpp"
 
+#include <concepts>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -24,6 +26,30 @@ StateDict example() {
           {"optimizer", {{"step", 100}, {"lr", 0.5}, {"name", "adam"}, {"none", nullptr}}},
           {"list", StateDict::list({1, "two", ShardedTensor::from_rank_offsets("v", counted({2}))})},
           {"empty", Tree::map()}};
+}
+
+template <class Dict>
+concept PointsIntoIt = requires(Dict dict) {
+  std::forward<Dict>(dict).find("a");
+}
+|| requires(Dict dict) {
+  std::forward<Dict>(dict).map_if();
+}
+|| requires(Dict dict) {
+  std::forward<Dict>(dict).list_if();
+}
+|| requires(Dict dict) {
+  std::forward<Dict>(dict).template leaf_if<Tree>();
+};
+
+TEST(TemporaryStateDict, ReturnsItsPartsAsValues) {
+  static_assert(PointsIntoIt<StateDict&> && PointsIntoIt<const StateDict&>);
+  static_assert(!PointsIntoIt<StateDict> && !PointsIntoIt<const StateDict>);
+  static_assert(std::same_as<decltype(example()["list"]), StateDict>);
+
+  const StateDict& list = example().at("list");
+  EXPECT_EQ(list[1].tree().as<std::string>(), "two");
+  EXPECT_EQ(example()["optimizer"]["step"].tree().as<int>(), 100);
 }
 
 TEST(StateDict, IsMadeOfBraces) {

@@ -15,7 +15,7 @@ namespace cairn {
 /// The name of a C++ type as people write it.
 std::string type_name(std::type_index type);
 
-/// A value of any type, shared between copies. Empty by default.
+/// A value of any type, shared between copies. Empty by default. What would point into a temporary does not compile.
 class AnyValue {
  public:
   AnyValue() = default;
@@ -27,19 +27,22 @@ class AnyValue {
 
   [[nodiscard]] bool has_value() const noexcept { return value_ != nullptr; }
   [[nodiscard]] std::type_index type() const noexcept { return type_; }
-  [[nodiscard]] const void* get() const noexcept { return value_.get(); }
+  [[nodiscard]] const void* get() const& noexcept { return value_.get(); }
+  const void* get() const&& = delete;
 
   /// The value when it is a `T`, else null.
   template <class T>
-  [[nodiscard]] const T* as() const noexcept {
+  [[nodiscard]] const T* as() const& noexcept {
     return type_ == typeid(T) ? static_cast<const T*>(value_.get()) : nullptr;
   }
 
   /// As above, to be moved from.
   template <class T>
-  [[nodiscard]] T* as() noexcept {
+  [[nodiscard]] T* as() & noexcept {
     return type_ == typeid(T) ? static_cast<T*>(value_.get()) : nullptr;
   }
+  template <class T>
+  const T* as() const&& = delete;
 
  private:
   AnyValue(std::type_index type, std::shared_ptr<void> value) : type_(type), value_(std::move(value)) {}
@@ -94,12 +97,14 @@ class OptionSet {
     return *this;
   }
 
-  /// The options of this type, or null when nobody set any.
+  /// The options of this type, or null when nobody set any. Not of a temporary.
   template <class T>
-  [[nodiscard]] const T* find() const {
+  [[nodiscard]] const T* find() const& {
     const AnyValue* found = find(typeid(T));
     return found == nullptr ? nullptr : found->as<T>();
   }
+  template <class T>
+  const T* find() const&& = delete;
 
   /// Returns what one save makes of the options, by their types.
   [[nodiscard]] Uses begin_uses() const;

@@ -60,7 +60,7 @@ struct LoadOptions {
   HandlerRegistry registry;
 };
 
-/// The values that a load returned, by name.
+/// The values that a load returned, by name. A temporary returns its parts as values.
 class Loaded {
  public:
   Loaded();
@@ -71,9 +71,11 @@ class Loaded {
   ~Loaded();
 
   [[nodiscard]] bool has(std::string_view name) const;
-  [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }
+  [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const& { return values_; }
+  [[nodiscard]] std::map<std::string, AnyValue, std::less<>> values() && { return std::move(values_); }
   /// Returns what the load did.
-  [[nodiscard]] const LoadResult& result() const { return result_; }
+  [[nodiscard]] const LoadResult& result() const& { return result_; }
+  [[nodiscard]] LoadResult result() && { return std::move(result_); }
 
   /// Moves the value out. Of an object that loaded itself: `take<T&>` is the object, `take<T>` a copy of it; see
   /// `into`.
@@ -224,10 +226,14 @@ struct ItemMetadata {
   /// Errors: `problem_code` with `problem` when there is one; Errc::type_mismatch when the abstract value is of another
   ///         type.
   template <class Abstract>
-  [[nodiscard]] const Abstract& as() const {
+  [[nodiscard]] const Abstract& as() const& {
     if (const Abstract* value = abstract.as<Abstract>())
       return *value;
     throw_mismatch(typeid(Abstract));
+  }
+  template <class Abstract>
+  [[nodiscard]] Abstract as() && {
+    return std::as_const(*this).template as<Abstract>();
   }
 
  private:
@@ -254,7 +260,8 @@ struct CheckpointMetadata {
   [[nodiscard]] auto begin() const { return items.begin(); }
   [[nodiscard]] auto end() const { return items.end(); }
   /// Errors: Errc::not_found, listing what there is.
-  [[nodiscard]] const ItemMetadata& at(std::string_view name) const;
+  [[nodiscard]] const ItemMetadata& at(std::string_view name) const&;
+  [[nodiscard]] ItemMetadata at(std::string_view name) && { return std::as_const(*this).at(name); }
 };
 
 }  // namespace cairn

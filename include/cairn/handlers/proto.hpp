@@ -20,7 +20,8 @@
 
 namespace cairn {
 
-/// A protobuf message of any type, its own or somebody else's.
+/// A protobuf message of any type, its own or somebody else's. What would refer to one that a temporary holds does not
+/// compile: `take` moves it out.
 ///
 /// Invariant: refers to a message unless default-constructed or moved from.
 class ProtoMessage {
@@ -34,16 +35,19 @@ class ProtoMessage {
 
   [[nodiscard]] bool has_value() const noexcept { return message_ != nullptr; }
 
-  [[nodiscard]] const google::protobuf::Message& get() const noexcept { return *message_; }
+  [[nodiscard]] const google::protobuf::Message& get() const& noexcept { return *message_; }
+  const google::protobuf::Message& get() const&& = delete;
 
   /// Errors: Errc::type_mismatch when the message is of another C++ type.
   template <std::derived_from<google::protobuf::Message> M>
-  [[nodiscard]] const M& as() const {
+  [[nodiscard]] const M& as() const& {
     if (const M* message = dynamic_cast<const M*>(message_.get())) {
       return *message;
     }
     throw_mismatch(M::descriptor()->full_name());
   }
+  template <std::derived_from<google::protobuf::Message> M>
+  const M& as() const&& = delete;
 
   /// Moves the message out where nobody else holds it; else copies it.
   ///

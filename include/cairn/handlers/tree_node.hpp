@@ -36,6 +36,9 @@ namespace cairn {
 /// of lists have decimal keys. The root's path is empty. Where a program writes a path, a key with a '~' that is no
 /// escape is that key.
 ///
+/// A temporary returns its parts as values, so that nothing refers to what is gone: `load(path).at("w")`. What would
+/// point into one (`find`, `array_if`, `bytes_if`) does not compile: name the tree first.
+///
 /// Ownership: as Array: what is borrowed must stay valid as long as the tree and its copies are used.
 /// Threads:   a value.
 /// Example:   Tree state = {{"params", {{"w", w}, {"b", b}}}, {"step", 100}};
@@ -104,36 +107,37 @@ class Tree {
   /// The child of that key; a map, or null that becomes one, gets a null child where there is none.
   ///
   /// Errors: Errc::type_mismatch when this is neither a map nor null.
-  Tree& operator[](std::string_view key);
+  Tree& operator[](std::string_view key) &;
 
-  /// Errors (both): Errc::type_mismatch when this is not a map or list; Errc::not_found.
-  [[nodiscard]] const Tree& operator[](std::string_view key) const;
-  [[nodiscard]] const Tree& operator[](std::size_t i) const;
-
-  Tree& operator[](std::size_t i) { return const_cast<Tree&>(std::as_const(*this)[i]); }
+  /// Errors (all): Errc::type_mismatch when this is not a map or list; Errc::not_found.
+  [[nodiscard]] const Tree& operator[](std::string_view key) const&;
+  [[nodiscard]] Tree operator[](std::string_view key) && { return taken(std::as_const(*this)[key]); }
+  [[nodiscard]] const Tree& operator[](std::size_t i) const&;
+  Tree& operator[](std::size_t i) & { return const_cast<Tree&>(std::as_const(*this)[i]); }
+  [[nodiscard]] Tree operator[](std::size_t i) && { return taken(std::as_const(*this)[i]); }
 
   /// The node with that path.
   ///
   /// Errors: Errc::not_found, naming the path.
-  [[nodiscard]] const Tree& at(std::string_view path) const;
-
-  [[nodiscard]] Tree& at(std::string_view path) { return const_cast<Tree&>(std::as_const(*this).at(path)); }
+  [[nodiscard]] const Tree& at(std::string_view path) const&;
+  [[nodiscard]] Tree& at(std::string_view path) & { return const_cast<Tree&>(std::as_const(*this).at(path)); }
+  [[nodiscard]] Tree at(std::string_view path) && { return taken(std::as_const(*this).at(path)); }
 
   /// As `at`, or null where there is none.
-  [[nodiscard]] const Tree* find(std::string_view path) const;
+  [[nodiscard]] const Tree* find(std::string_view path) const&;
+  const Tree* find(std::string_view path) const&& = delete;
 
   [[nodiscard]] bool contains(std::string_view path) const { return find(path) != nullptr; }
 
   /// The children, to iterate and to change.
   ///
   /// Errors: Errc::type_mismatch when this is another kind of node.
-  [[nodiscard]] const Map& as_map() const;
-
-  [[nodiscard]] Map& as_map() { return const_cast<Map&>(std::as_const(*this).as_map()); }
-
-  [[nodiscard]] const List& as_list() const;
-
-  [[nodiscard]] List& as_list() { return const_cast<List&>(std::as_const(*this).as_list()); }
+  [[nodiscard]] const Map& as_map() const&;
+  [[nodiscard]] Map& as_map() & { return const_cast<Map&>(std::as_const(*this).as_map()); }
+  [[nodiscard]] Map as_map() && { return std::move(as_map()); }
+  [[nodiscard]] const List& as_list() const&;
+  [[nodiscard]] List& as_list() & { return const_cast<List&>(std::as_const(*this).as_list()); }
+  [[nodiscard]] List as_list() && { return std::move(as_list()); }
 
   /// Appends to a list; null becomes one.
   /// Errors: Errc::type_mismatch when this is another kind of node.
@@ -176,14 +180,17 @@ class Tree {
   }
 
   /// The array of this leaf; null when it is another kind of node.
-  [[nodiscard]] const Array* array_if() const noexcept { return std::get_if<Array>(&value_); }
+  [[nodiscard]] const Array* array_if() const& noexcept { return std::get_if<Array>(&value_); }
+  const Array* array_if() const&& = delete;
 
-  [[nodiscard]] const ShardedArray* sharded_array_if() const noexcept {
+  [[nodiscard]] const ShardedArray* sharded_array_if() const& noexcept {
     return std::get_if<ShardedArray>(&value_);
   }
+  const ShardedArray* sharded_array_if() const&& = delete;
 
   /// The bytes of this leaf; null when it is another kind of node.
-  [[nodiscard]] const Bytes* bytes_if() const noexcept { return std::get_if<Bytes>(&value_); }
+  [[nodiscard]] const Bytes* bytes_if() const& noexcept { return std::get_if<Bytes>(&value_); }
+  const Bytes* bytes_if() const&& = delete;
 
   /// The integer when it exceeds the range of std::int64_t; nothing for all other nodes.
   [[nodiscard]] std::optional<std::uint64_t> large_integer() const noexcept {
@@ -200,6 +207,9 @@ class Tree {
   // Integers above the range of int64 are kept as uint64; smaller ones never are.
   using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes,
                              Array, ShardedArray, std::unique_ptr<Map>, std::unique_ptr<List>>;
+
+  /// A part of a tree that is a temporary.
+  static Tree taken(const Tree& part) noexcept { return std::move(const_cast<Tree&>(part)); }
 
   template <class T>
   static Value leaf_value(T&& value);

@@ -73,34 +73,40 @@ class StateDict {
   /// The child of that key; a map gets an empty map there where it has none.
   ///
   /// Errors: Errc::type_mismatch when this is not a map.
-  StateDict& operator[](std::string_view key);
+  StateDict& operator[](std::string_view key) &;
 
-  /// Errors (both): Errc::type_mismatch when this is not a map or list; Errc::not_found.
-  [[nodiscard]] const StateDict& operator[](std::string_view key) const;
-  [[nodiscard]] const StateDict& operator[](std::size_t i) const;
-  StateDict& operator[](std::size_t i) { return const_cast<StateDict&>(std::as_const(*this)[i]); }
+  /// Errors (all): Errc::type_mismatch when this is not a map or list; Errc::not_found.
+  [[nodiscard]] const StateDict& operator[](std::string_view key) const&;
+  [[nodiscard]] StateDict operator[](std::string_view key) && { return taken(std::as_const(*this)[key]); }
+  [[nodiscard]] const StateDict& operator[](std::size_t i) const&;
+  StateDict& operator[](std::size_t i) & { return const_cast<StateDict&>(std::as_const(*this)[i]); }
+  [[nodiscard]] StateDict operator[](std::size_t i) && { return taken(std::as_const(*this)[i]); }
 
   /// The node with that path, which is written as that of a Tree; null where there is none.
-  [[nodiscard]] const StateDict* find(std::string_view path) const;
+  [[nodiscard]] const StateDict* find(std::string_view path) const&;
+  const StateDict* find(std::string_view path) const&& = delete;
   [[nodiscard]] bool contains(std::string_view path) const { return find(path) != nullptr; }
 
   /// Errors: Errc::not_found, naming the path.
-  [[nodiscard]] const StateDict& at(std::string_view path) const;
-  [[nodiscard]] StateDict& at(std::string_view path) {
+  [[nodiscard]] const StateDict& at(std::string_view path) const&;
+  [[nodiscard]] StateDict& at(std::string_view path) & {
     return const_cast<StateDict&>(std::as_const(*this).at(path));
   }
+  [[nodiscard]] StateDict at(std::string_view path) && { return taken(std::as_const(*this).at(path)); }
 
   /// The children; null when this is another kind of node.
-  [[nodiscard]] const Map* map_if() const noexcept;
-  [[nodiscard]] Map* map_if();
-  [[nodiscard]] const List* list_if() const noexcept;
-  [[nodiscard]] List* list_if() noexcept { return const_cast<List*>(std::as_const(*this).list_if()); }
+  [[nodiscard]] const Map* map_if() const& noexcept;
+  [[nodiscard]] Map* map_if() &;
+  const Map* map_if() const&& = delete;
+  [[nodiscard]] const List* list_if() const& noexcept;
+  [[nodiscard]] List* list_if() & noexcept { return const_cast<List*>(std::as_const(*this).list_if()); }
+  const List* list_if() const&& = delete;
 
   [[nodiscard]] bool is_container() const noexcept { return map_if() != nullptr || list_if() != nullptr; }
 
   /// The leaf, when it is a `T`: one of the four of this module, or a Tree.
   template <class T>
-  [[nodiscard]] const T* leaf_if() const noexcept {
+  [[nodiscard]] const T* leaf_if() const& noexcept {
     if constexpr (std::same_as<T, Tree>) {
       return std::get_if<Tree>(&value_);
     } else {
@@ -108,6 +114,8 @@ class StateDict {
       return leaf ? leaf->get() : nullptr;
     }
   }
+  template <class T>
+  const T* leaf_if() const&& = delete;
 
   /// The same as a tree.
   ///
@@ -121,6 +129,8 @@ class StateDict {
                    std::shared_ptr<const LocalNonpersistentObject>>;
 
   static StateDict of_tree(Tree tree, std::size_t depth);
+  /// A part of what is a temporary.
+  static StateDict taken(const StateDict& part) noexcept { return std::move(const_cast<StateDict&>(part)); }
 
   Value value_;  // A null map is an empty one.
 };

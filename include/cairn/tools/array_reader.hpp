@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -48,7 +49,8 @@ class ArrayReading {
   ///
   /// Errors: Errc::checksum_mismatch; Errc::not_found when files are gone, as after the removal of the checkpoint; OS
   ///         errors. Destinations may then hold anything.
-  const std::vector<Array>& wait() const;
+  const std::vector<Array>& wait() const&;
+  std::vector<Array> wait() && { return std::as_const(*this).wait(); }
 
  private:
   friend class ArrayReader;
