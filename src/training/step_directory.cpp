@@ -98,12 +98,18 @@ store::CheckpointLock wait_for_lock(const io::Directory& root, const std::string
   }
 }
 
-/// Returns what tells a checkpoint from another one in the same place; empty where it cannot be read.
+/// Returns what tells a checkpoint from another one in the same place; empty where it has no COMMIT, or none to read.
+///
+/// Errors: OS errors, which say nothing of the checkpoint.
 std::string identity_of(const io::Directory& root, const std::string& entry) {
   constexpr std::size_t kMostBytes = 4096;
   try {
     return io::read_small_file(root.open_directory(entry), store::kCommitName, kMostBytes);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code().category() != cairn_category() && error.code() != Errc::not_found &&
+        error.code() != std::errc::permission_denied) {
+      throw;
+    }
     return "";
   }
 }
@@ -384,17 +390,21 @@ bool StepDirectory::State::pin(const io::Directory& directory, std::uint64_t ste
   }
   const std::string before = identity_of(directory, entry);
   const bool was_pinned = training::is_pinned(directory, step);
-  training::add_pin(directory, step);
-  // Without locks nothing keeps it in its place.
-  if (!directory.status(entry)) {
-    training::remove_pin(directory, step);  // It would be that of a later step of this number.
-    return false;
-  }
-  if (identity_of(directory, entry) != before) {
+  try {
+    training::add_pin(directory, step);
+    // Without locks nothing keeps it in its place.
+    if (!directory.status(entry)) {
+      training::remove_pin(directory, step);  // It would be that of a later step of this number.
+      return false;
+    }
+    if (identity_of(directory, entry) != before) {
+      fail("it was replaced meanwhile; pin it again to keep the one that is there now");
+    }
+  } catch (...) {
     if (!was_pinned) {
       training::remove_pin(directory, step);
     }
-    fail("it was replaced meanwhile; pin it again to keep the one that is there now");
+    throw;
   }
   return true;
 }

@@ -15,6 +15,7 @@
 #include <gmock/gmock.h>
 
 #include "io/attacked_syscalls.hpp"
+#include "io/faulty_syscalls.hpp"
 #include "io/internal/syscalls.hpp"
 #include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/held_checkpoint.hpp"
@@ -97,6 +98,38 @@ TEST_F(PinsBeside, ARemovalStandOrAreRefused) {
   }
   EXPECT_GE(stood, 1);
   EXPECT_GE(refused, 5);
+}
+
+TEST_F(PinsBeside, SayWhatFailedWhereAFileCannotBeOpened) {
+  const auto faulty = std::make_shared<io::FaultySyscalls>();
+  ContextOptions options = small();
+  options.syscalls = faulty;
+  const Context context(std::move(options));
+  save_alone(std::to_string(kStep));
+  int failed = 0;
+  for (int number = 1;; ++number) {
+    SCOPED_TRACE(number);
+    const StepDirectory directory(root(), {}, context);
+    faulty->plan({io::Call::open, number, 1, -EMFILE});
+    std::optional<Error> failure;
+    try {
+      directory.pin(kStep);
+    } catch (const Error& error) {
+      failure = error;
+    }
+    const int hits = faulty->hits();
+    faulty->clear();
+    if (hits == 0) {
+      break;
+    }
+    if (failure) {
+      ++failed;
+      EXPECT_EQ(failure->code(), std::errc::too_many_files_open) << failure->what();
+      EXPECT_FALSE(other().is_pinned(kStep));
+    }
+    directory.unpin(kStep);
+  }
+  EXPECT_GE(failed, 5);
 }
 
 TEST_F(PinsBeside, StandOrAreRefusedWhenTheStepIsRemovedMeanwhile) {
