@@ -105,7 +105,7 @@ Checkpointer::~Checkpointer() {
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
   }
-  if (state_->waits_for_itself() || async::ThreadScope::is_in(&state_->looks)) {
+  if (state_->waits_for_itself()) {
     if (state_->removals.runs_here()) {
       coord::wait_with_progress(state_->coordinator(), state_->saves.idle());  // What is left runs here.
     }
@@ -118,11 +118,13 @@ Checkpointer::~Checkpointer() {
 }
 
 bool Checkpointer::should_save(std::uint64_t step) const {
+  state_->require_not_asking();
   return state_->decide(step);
 }
 
 StepResponse Checkpointer::save(std::uint64_t step, const Checkpointables& items,
                                 const StepOptions& options) {
+  state_->require_not_asking();
   return state_->save(step, items, options);
 }
 

@@ -424,7 +424,23 @@ void Checkpointer::State::enter_history(bool is_over) noexcept {
 /// save is in flight.
 bool Checkpointer::State::waits_for_itself() const {
   const std::shared_ptr<StepSave> save = in_flight();
-  return saves.runs_here() || removals.runs_here() || (save && save->runs_here());
+  return is_asking_here() || (save && save->runs_here());
+}
+
+/// Returns whether the calling thread is in a policy of what to keep, or in `on_retention_failure`.
+bool Checkpointer::State::is_asking_here() const {
+  return saves.runs_here() || removals.runs_here() || async::ThreadScope::is_in(&looks);
+}
+
+/// Errors: Errc::invalid_argument.
+void Checkpointer::State::require_not_asking() const {
+  if (is_asking_here()) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("Checkpointer of {}: it saves nothing while it asks a policy of what to keep, or tells "
+                    "why steps were not removed",
+                    directory.root().string()));
+  }
 }
 
 /// Errors: Errc::invalid_argument.

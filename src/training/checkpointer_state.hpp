@@ -94,6 +94,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void enter_history(bool is_over) noexcept;
   void require_may_wait() const;
   [[nodiscard]] bool waits_for_itself() const;
+  [[nodiscard]] bool is_asking_here() const;
+  void require_not_asking() const;
   /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or
   /// who waits for all.
   enum class Tells : std::uint8_t { at_save, at_end };

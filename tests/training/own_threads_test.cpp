@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program does on the threads of its own Checkpointer, or of its context: nothing waits for itself.
+#include <system_error>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -22,6 +24,7 @@ namespace cairn {
 namespace {
 
 using testing::Checkpointers;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
@@ -104,6 +107,40 @@ TEST_F(Checkpointers, WaitForNothingWhereTheyTellThatStepsWereNotRemoved) {
 
   EXPECT_THAT([&] { run->close(); }, Fails(Errc::invalid_argument, HasSubstr("would deadlock")));
   run->close();
+}
+
+TEST_F(Checkpointers, SaveNothingInTheirPolicyOfWhatToKeep) {
+  std::unique_ptr<Checkpointer> run;
+  const auto expect_refused = [&](std::uint64_t step, std::function<void()> act) {
+    run = make(keeping(policy(std::move(act))));
+    save(*run, step);
+    EXPECT_THAT([&] { run->close(); },
+                Fails(Errc::invalid_argument, HasSubstr("while it asks a policy of what to keep")));
+  };
+
+  expect_refused(1, [&] { run->save(9, {{"state", Tree(9)}}); });
+  expect_refused(2, [&] { static_cast<void>(run->should_save(9)); });
+
+  EXPECT_THAT(make()->steps(), ElementsAre(1, 2));
+}
+
+TEST_F(Checkpointers, SaveNothingInTheirPolicyWhileTheyLookAtALowerStep) {
+  std::unique_ptr<Checkpointer> run;
+  std::vector<std::error_code> refused;
+  run = make(keeping(policy([&] {
+    try {
+      run->save(9, {{"state", Tree(9)}});
+    } catch (const Error& error) {
+      refused.push_back(error.code());
+    }
+  })));
+  save(*run, 5);
+  save(*run, 3);
+  run->close();
+
+  EXPECT_GE(refused.size(), 3U);
+  EXPECT_THAT(refused, Each(Errc::invalid_argument));
+  EXPECT_THAT(make()->steps(), ElementsAre(3, 5));
 }
 
 TEST_F(Checkpointers, MayBeDestroyedByTheirOwnPolicy) {
