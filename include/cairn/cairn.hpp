@@ -9,6 +9,7 @@
 #include "cairn/api/find.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/maintain.hpp"
+#include "cairn/api/offload.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/array/array.hpp"
 #include "cairn/base/error.hpp"

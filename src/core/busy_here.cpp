@@ -9,8 +9,15 @@
 
 namespace cairn::core {
 
+OffloadedHere::OffloadedHere(const Services& services) noexcept : scope_(&services.threads) {}
+
+bool OffloadedHere::is_of(const Services& services) noexcept {
+  return async::ThreadScope::is_in(&services.threads);
+}
+
 bool is_busy_here(const Services& services) noexcept {
-  return services.threads.runs_this_thread() || DrivenHere::is_of(services);
+  return DrivenHere::is_of(services) ||
+         (services.threads.runs_this_thread() && !OffloadedHere::is_of(services));
 }
 
 void throw_waits_for_itself(std::string_view what) {

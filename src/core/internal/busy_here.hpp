@@ -22,8 +22,19 @@ class DrivenHere {
   const async::ThreadScope scope_;
 };
 
+/// The calling thread, one of a context's, runs work of the program that may wait for that context while this lives.
+class OffloadedHere {
+ public:
+  explicit OffloadedHere(const Services& services) noexcept;
+
+  [[nodiscard]] static bool is_of(const Services& services) noexcept;
+
+ private:
+  const async::ThreadScope scope_;
+};
+
 /// Returns whether the calling thread is one of the context's, or runs the blocking phase of one of its
-/// operations: then nothing of that context may be waited for.
+/// operations: then nothing of that context may be waited for. What was offloaded may.
 [[nodiscard]] bool is_busy_here(const Services& services) noexcept;
 
 /// Errors: Errc::invalid_argument, always; `what` as below.
