@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "core/internal/busy_here.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/publication_order.hpp"
 #include "store/internal/save_target.hpp"
 #include "store/internal/trash.hpp"
@@ -31,6 +33,7 @@ store::RemovalReport api::remove_into(const std::filesystem::path& path, const R
   const auto report = std::make_shared<store::RemovalReport>();
   std::function<void(core::CommitState&)> remove =
       [report, calls, target_path, surroundings, trash = std::move(trash), random = context.options().random,
+       even_if_held = options.even_if_held,
        may_wait = !core::is_busy_here(*calls.services())](core::CommitState& commit) {
         const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
         // Kept until the removal has ended, also when nobody waits for it any more.
@@ -40,6 +43,10 @@ store::RemovalReport api::remove_into(const std::filesystem::path& path, const R
           core::throw_waits_for_itself("a removal");
         }
         ticket->turn().get();
+        std::optional<store::CheckpointLock> checkpoint_lock;
+        if (!even_if_held) {
+          checkpoint_lock.emplace(store::lock_to_remove(target.directory, target.name, calls.clock()));
+        }
         // A removal that was given up must not begin: saves that came after it would be removed. One that has begun
         // keeps its ticket.
         if (commit.begin_commit()) {

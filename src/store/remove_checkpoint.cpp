@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/remove_checkpoint.hpp"
 
+#include <system_error>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,6 +96,17 @@ std::vector<Generation> find_generations(const io::Directory& parent, const Targ
     }
   }
   return found;
+}
+
+/// The file that pins a checkpoint of that name.
+std::optional<std::string> pin_of(const io::Directory& parent, std::string_view name) {
+  const std::size_t begin = name.find_last_not_of("0123456789") + 1;  // 0 where there are digits alone.
+  if (begin == name.size()) {
+    return std::nullopt;
+  }
+  const std::size_t first = std::min(name.find_first_not_of('0', begin), name.size() - 1);
+  std::string pin = fmt::format("{}/{}", kPinsName, name.substr(first));
+  return parent.status(pin) ? std::optional(std::move(pin)) : std::nullopt;
 }
 
 /// Refuses a checkpoint whose files cannot be told from others.
@@ -222,6 +238,19 @@ class Removal {
     return all;
   }
 
+  /// Returns what is left of it to be removed, the newest first: not nothing before something was removed.
+  [[nodiscard]] std::vector<Generation> find() const {
+    try {
+      return find_generations(parent_, target_, generations());
+    } catch (const Error& error) {
+      if (!has_removed_ || error.code() != Errc::not_found) {
+        throw;
+      }
+      CAIRN_PROBE("store.removal_finds_nothing_left");
+      return {};
+    }
+  }
+
   /// Errors: as remove_checkpoint; anything where it is removed or replaced meanwhile.
   void run() {
     finish_in_doubt();
@@ -294,19 +323,6 @@ class Removal {
     aside_.reset();
   }
 
-  /// Returns what is left of it to be removed.
-  [[nodiscard]] std::vector<Generation> find() const {
-    try {
-      return find_generations(parent_, target_, generations());
-    } catch (const Error& error) {
-      if (!has_removed_ || error.code() != Errc::not_found) {
-        throw;
-      }
-      CAIRN_PROBE("store.removal_finds_nothing_left");
-      return {};
-    }
-  }
-
   /// Once, however many runs say so.
   void keep(std::string kept) {
     const bool is_known = std::find(report_.kept.begin(), report_.kept.end(), kept) != report_.kept.end();
@@ -328,6 +344,38 @@ class Removal {
 };
 
 }  // namespace
+
+CheckpointLock lock_to_remove(const io::Directory& parent, const std::string& name, const Clock& clock) {
+  const Target target = parse_target(parent.path() / name);
+  const auto fail = [&](std::string_view who) {
+    throw Error(std::error_code(EBUSY, std::system_category()),
+                fmt::format("{} is not removed: {}", target.path.string(), who));
+  };
+  const Removal removal(parent, target, system_random, nullptr, Surroundings::unknown);
+  for (LockWait waiting(clock);;) {
+    const auto before = removal.seen();
+    try {
+      CheckpointLock lock(parent, removal.find().front().name);
+      if (!lock.is_held()) {
+        if (!waiting.wait()) {
+          fail("it is being pinned, replaced or removed by somebody else");
+        }
+        continue;
+      }
+      if (const std::optional<std::string> pin = pin_of(parent, name)) {
+        fail(fmt::format("it is pinned ({})", *pin));
+      }
+      if (lock.is_in_use()) {
+        fail("it is held by somebody who reads it, as a copy does");
+      }
+      return lock;
+    } catch (const Error&) {  // Another process may remove it, or replace it.
+      if (removal.seen() == before || !waiting.wait()) {
+        throw;
+      }
+    }
+  }
+}
 
 void remove_whole(const io::Directory& root, const std::string& name, const RandomSource& random) {
   const io::Directory directory = root.open_directory(name);

@@ -455,8 +455,10 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   const std::filesystem::path where = path(step);
   const store::Surroundings surroundings = state_->surroundings_of(step);
   forget(step);  // First: who asks for it from here on is told that it is not there.
+  RemoveOptions own = options;
+  own.even_if_held = true;  // It is held, by this.
   try {
-    api::remove_into(where, options, context, state_->trash, surroundings);
+    api::remove_into(where, own, context, state_->trash, surroundings);
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) {  // Else another process was faster.
       throw;

@@ -67,6 +67,9 @@ struct RemoveOptions {
   /// does. One that had goes on, before all saves to the same path that are called later; the text says which. Zero:
   /// no limit.
   Timeout deadline;
+  /// Remove it although it is pinned as a step of a training (Checkpointer::pin), or somebody holds it who reads it for
+  /// long, as a copy does; who does gets errors.
+  bool even_if_held = false;
 };
 
 /// Removes the checkpoint at `path` for good. Returns when no power cut can bring it back and its files are gone.
@@ -78,8 +81,9 @@ struct RemoveOptions {
 /// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.
 /// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is not a checkpoint),
 ///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument:
-///          nothing is removed. Errc::timed_out; Errc::closed (the context was closed). OS errors pass through; what
-///          is left then goes with the next recovery.
+///          nothing is removed. EBUSY: it is pinned or held, and the text says by whom; nothing is removed.
+///          Errc::timed_out; Errc::closed (the context was closed). OS errors pass through; what is left then goes
+///          with the next recovery.
 /// Example: save("run/200", state);
 ///          remove_checkpoint("run/100");
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options = {},

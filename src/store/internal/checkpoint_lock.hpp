@@ -49,6 +49,10 @@ class LockWait {
   std::optional<std::chrono::steady_clock::time_point> begin_;
 };
 
+/// Where pins lie in a directory of checkpoints: an empty file for each, which is called as the number of its step. So
+/// processes that pin at the same time do not disturb each other, and nothing can be half written.
+inline constexpr std::string_view kPinsName = ".cairn-pins";
+
 /// Held by those who read a checkpoint for long, as many at once as there are: it is not removed meanwhile, but may be
 /// pinned, or replaced. It is the lock of another byte than that of a CheckpointLock.
 ///

@@ -9,6 +9,7 @@
 
 #include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/uuid.hpp"
 
 namespace cairn::store {
@@ -45,6 +46,14 @@ RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::p
 RemovalReport remove_checkpoint(const io::Directory& parent, const std::string& name,
                                 const RandomSource& random = system_random, Trash* trash = nullptr,
                                 Surroundings surroundings = Surroundings::unknown);
+
+/// Takes the lock of the checkpoint `name`, for which it waits a while, so that nobody begins to keep it. Blocks.
+///
+/// A pin is one of the number with which the name ends: steps are called so.
+/// Errors: as remove_checkpoint; EBUSY, which says who keeps it: a pin, a reader that holds it, or whoever pins, replaces
+///         or removes it.
+[[nodiscard]] CheckpointLock lock_to_remove(const io::Directory& parent, const std::string& name,
+                                            const Clock& clock);
 
 /// Removes a directory of a root in memory with all that lies in it, a checkpoint or not: there all is Cairn's. It
 /// loses its name first. Blocks.

@@ -3,15 +3,13 @@
 
 #include <cstdint>
 #include <set>
-#include <string_view>
 
 #include "io/internal/file.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 
 namespace cairn::training {
 
-/// Where pins lie in a root: an empty file for each, which is called as the number of its step. So processes that pin
-/// at the same time do not disturb each other, and nothing can be half written.
-inline constexpr std::string_view kPinsName = ".cairn-pins";
+using store::kPinsName;
 
 /// The steps that are pinned, there or not.
 ///
