@@ -11,6 +11,7 @@
 #include <memory_resource>
 #include <new>
 #include <optional>
+#include <random>
 #include <ratio>
 #include <set>
 #include <span>
@@ -187,6 +188,52 @@ TEST_F(Types, TimesComeBack) {
   expect_back(std::chrono::duration<float, std::ratio<1, 3>>(0.1F));
   expect_back(std::chrono::system_clock::time_point(5s));
   expect_back(std::map<std::string, std::chrono::minutes>{{"a", 5min}});
+}
+
+/// One that has made numbers, so that its state is not the first.
+template <class Engine>
+Engine used() {
+  Engine engine;
+  engine.discard(1001);
+  return engine;
+}
+
+TEST_F(Types, RandomEnginesComeBack) {
+  expect_back(used<std::minstd_rand0>());
+  expect_back(used<std::minstd_rand>());
+  expect_back(used<std::mt19937>());
+  expect_back(used<std::mt19937_64>());
+  expect_back(used<std::ranlux24_base>());
+  expect_back(used<std::ranlux48_base>());
+  expect_back(used<std::ranlux24>());
+  expect_back(used<std::ranlux48>());
+  expect_back(used<std::knuth_b>());
+  expect_back(used<std::independent_bits_engine<std::mt19937, 16, std::uint32_t>>());
+  expect_back(std::vector<std::mt19937>(2, used<std::mt19937>()));
+}
+
+TEST(RandomEngines, AreNotReadFromAnotherText) {
+  const auto expect_refused = [](auto engine, const std::string& text) {
+    SCOPED_TRACE(text.substr(0, 40));
+    EXPECT_THAT([&] { static_cast<void>(Tree(text).as<decltype(engine)>("rng")); },
+                Fails(Errc::type_mismatch, HasSubstr("'rng' is not the state of a random engine")));
+  };
+  const auto with_last = [](const auto& engine, const std::string& number) {
+    const auto state = Tree(engine).template as<std::string>();
+    return state.substr(0, state.rfind(' ') + 1) + number;
+  };
+
+  expect_refused(std::mt19937(), "");
+  expect_refused(std::mt19937(), "some text");
+  expect_refused(std::mt19937(), Tree(std::mt19937_64()).as<std::string>());
+  expect_refused(std::mt19937(), Tree(std::mt19937()).as<std::string>() + " 1");
+  expect_refused(std::minstd_rand(), "0");
+  expect_refused(std::mt19937(), with_last(std::mt19937(), "625"));
+  expect_refused(std::ranlux24_base(), with_last(std::ranlux24_base(), "24"));
+  expect_refused(std::ranlux24(), with_last(std::ranlux24(), "224"));
+  expect_refused(std::knuth_b(), with_last(std::knuth_b(), "2147483647"));
+  EXPECT_THAT([] { static_cast<void>(Tree(7).as<std::mt19937>("rng")); },
+              Fails(Errc::type_mismatch, HasSubstr("'rng'")));
 }
 
 TEST_F(Types, ArraysOfCComeBack) {

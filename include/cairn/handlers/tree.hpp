@@ -10,6 +10,7 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/contract/value_traits.hpp"
+#include "cairn/handlers/random_engines.hpp"
 #include "cairn/handlers/tree_form.hpp"
 #include "cairn/handlers/tree_leaf.hpp"
 #include "cairn/handlers/tree_node.hpp"
