@@ -257,7 +257,7 @@ void store_in_another_form() {
   options.handler_options.set(cairn::ArrayOptions(cairn::DType::bfloat16, cairn::Narrowing::allowed));
   cairn::save("run/half", state, options);
   // [/storage]
-  require(cairn::load("run/half").at("w").array_if()->dtype() == cairn::DType::bfloat16,
+  require(cairn::load("run/half").at("w").as<cairn::Array>().dtype() == cairn::DType::bfloat16,
           "it is stored as asked");
 }
 

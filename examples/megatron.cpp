@@ -196,8 +196,8 @@ void run(const std::string& what, const Place& here, const std::filesystem::path
     throw cairn::Error(cairn::Errc::checksum_mismatch, "what was loaded is not what was saved");
   }
   if (is_first) {
-    std::cout << "loaded; tensors in all: " << megatron::load_tensors_metadata(path, context).map_if()->size()
-              << '\n';
+    const megatron::StateDict tensors = megatron::load_tensors_metadata(path, context);
+    std::cout << "loaded; tensors in all: " << tensors.map_if()->size() << '\n';
   }
 }
 

@@ -45,7 +45,7 @@ store::RemovalReport api::remove_into(const std::filesystem::path& path, const R
         ticket->turn().get();
         std::optional<store::CheckpointLock> checkpoint_lock;
         if (!even_if_held) {
-          checkpoint_lock.emplace(store::lock_to_remove(target.directory, target.name, calls.clock()));
+          checkpoint_lock.emplace(store::lock_to_remove(target.parent, target.name, calls.clock()));
         }
         // A removal that was given up must not begin: saves that came after it would be removed. One that has begun
         // keeps its ticket.

@@ -67,10 +67,10 @@ std::string list(const RegistrySnapshot& registry, WhyNot why_not) {
 /// Returns what somebody can do whose type no handler takes.
 std::string remedy_for_save(std::string_view shown_type, std::string_view near_miss) {
   if (!near_miss.empty()) {
-    return fmt::format(". It nearly saves itself: {}", near_miss);
+    return fmt::format("It nearly saves itself: {}", near_miss);
   }
   return fmt::format(
-      ". Register a handler whose Value is {}, or give it the members 'Awaitable<Background<>> "
+      "Register a handler whose Value is {}, or give it the members 'Awaitable<Background<>> "
       "save(SaveContext) const' and 'Awaitable<Background<>> load(LoadContext)'; a struct can also be "
       "described with BOOST_DESCRIBE_STRUCT (include cairn/handlers/describe.hpp)",
       shown_type);
@@ -112,14 +112,15 @@ const Registration& resolve_for_save(const RegistrySnapshot& registry, std::stri
   }
   const std::string shown = short_name(std::string(shown_type));
   throw Error(Errc::no_handler,
-              fmt::format("'{}' is a {}", name, shown) + list(registry, [&](const Registration& passed) {
-                if (is_bound(passed) && !is_bound_to(passed, name))
-                  return std::string("serves another name");
-                if (passed.handler->value_type != type) {
-                  return "saves " + short_name(passed.handler->value_type);
-                }
-                return std::string("refuses this value");
-              }) + remedy_for_save(shown, near_miss));
+              fmt::format("'{}' is a {}. {}", name, shown, remedy_for_save(shown, near_miss)) +
+                  list(registry, [&](const Registration& passed) {
+                    if (is_bound(passed) && !is_bound_to(passed, name))
+                      return std::string("serves another name");
+                    if (passed.handler->value_type != type) {
+                      return "saves " + short_name(passed.handler->value_type);
+                    }
+                    return std::string("refuses this value");
+                  }));
 }
 
 const Registration& resolve_for_load(const RegistrySnapshot& registry, std::string_view name,
@@ -153,23 +154,20 @@ const Registration& resolve_for_load(const RegistrySnapshot& registry, std::stri
                                     [&](const Registration& r) { return r.reads(recorded_id); });
   const std::string asked =
       wanted.has_value() ? fmt::format(", wanted as {}", show_wanted(wanted)) : std::string();
-  throw Error(
-      is_known ? Errc::no_handler : Errc::unknown_handler_id,
-      fmt::format("'{}' was saved by handler '{}'{}", name, recorded_id, asked) +
-          list(registry,
-               [&](const Registration& passed) {
-                 if (is_bound(passed) && !is_bound_to(passed, name)) {
-                   return std::string("serves another name");
-                 }
-                 if (!can_serve(passed))
-                   return "loads " + show_loaded(*passed.handler);
-                 return std::string("has another id");
-               }) +
-          (is_known
-               ? ". Ask for what its handler loads, or for nothing, or register a handler that loads what "
-                 "is wanted"
-               : fmt::format(". Register that handler, or another one with '{}' among its aliases",
-                             recorded_id)));
+  const std::string remedy =
+      is_known
+          ? "Ask for what its handler loads, or for nothing, or register a handler that loads what is wanted"
+          : fmt::format("Register that handler, or another one with '{}' among its aliases", recorded_id);
+  throw Error(is_known ? Errc::no_handler : Errc::unknown_handler_id,
+              fmt::format("'{}' was saved by handler '{}'{}. {}", name, recorded_id, asked, remedy) +
+                  list(registry, [&](const Registration& passed) {
+                    if (is_bound(passed) && !is_bound_to(passed, name)) {
+                      return std::string("serves another name");
+                    }
+                    if (!can_serve(passed))
+                      return "loads " + show_loaded(*passed.handler);
+                    return std::string("has another id");
+                  }));
 }
 
 std::string explain_choice(const RegistrySnapshot& registry, std::string_view recorded_id,

@@ -100,6 +100,8 @@ struct EndOfProgram {
 
 /// Ends the program in its background phase.
 struct EndsInTheBackground {
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext /*context*/) const {
     end.staged.set();
     co_return finish(end);

@@ -246,6 +246,8 @@ class Pinned {
   Pinned& operator=(const Pinned&) = delete;
 
   // outlives: the object is the caller's.
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext context) const { co_return context.write_file("pinned.txt", "1"); }
 };
 

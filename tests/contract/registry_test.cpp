@@ -2,11 +2,15 @@
 #include "cairn/contract/registry.hpp"
 
 #include <array>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -21,8 +25,10 @@ using testing::AbstractBlob;
 using ::testing::AllOf;
 using testing::Blob;
 using testing::BlobHandler;
+using ::testing::ContainsRegex;
 using testing::Fails;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// A blob handler under another id that takes only blobs of up to `limit` bytes.
 class LimitedHandler : public BlobHandler {
@@ -93,6 +99,32 @@ TEST(ResolveForSave, ListsEveryHandlerAndWhyItWasPassedOver) {
                                             HasSubstr("refuses this"), HasSubstr("serves another name"))));
   EXPECT_THAT([&] { contract::resolve_for_save(registry.snapshot(), "item", typeid(int), &number, "int"); },
               Fails(Errc::no_handler, AllOf(HasSubstr("is a int"), HasSubstr("saves cairn::testing::Blob"))));
+}
+
+TEST(ResolveForSave, SaysWhatToDoBeforeItListsHandlers) {
+  HandlerRegistry registry;
+  add(registry, "tiny/1", 0);
+  const std::vector<std::string> value;
+
+  EXPECT_THAT(
+      [&] {
+        contract::resolve_for_save(registry.snapshot(), "item", typeid(value), &value,
+                                   type_name(typeid(value)));
+      },
+      Fails(Errc::no_handler,
+            ContainsRegex("'item' is a std::vector<std::string>. Register a handler whose Value is "
+                          "std::vector<std::string>.*; registered are tiny/1")));
+}
+
+TEST(TypeName, IsAsPeopleWriteIt) {
+  EXPECT_EQ(type_name(typeid(std::map<std::string, std::vector<float>>)),
+            "std::map<std::string, std::vector<float>>");
+  EXPECT_EQ(type_name(typeid(std::map<int, std::string_view, std::less<>>)),
+            "std::map<int, std::string_view, std::less<void>>");
+  EXPECT_EQ(type_name(typeid(std::unordered_map<std::string, std::unique_ptr<int>>)),
+            "std::unordered_map<std::string, std::unique_ptr<int>>");
+  struct Local {};
+  EXPECT_THAT(type_name(typeid(Local)), AllOf(HasSubstr("Local"), Not(HasSubstr("anonymous"))));
 }
 
 TEST(ResolveForLoad, TakesTheRecordedHandlerWhateverWasRegisteredLater) {

@@ -34,7 +34,7 @@ TEST(StateTree, GivesBackTheWholeState) {
 TEST(StateTree, KeepsTheShapesOfTheWeights) {
   const TrainingState state = some_state();
 
-  EXPECT_EQ(to_tree(state).at("weights/w1").array_if()->shape(), (cairn::Shape{kPixels, kHidden}));
+  EXPECT_EQ(to_tree(state).at("weights/w1").as<cairn::Array>().shape(), (cairn::Shape{kPixels, kHidden}));
 }
 
 TEST(StateTreeReading, NamesWhatIsMissing) {

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles a source that must not compile, and fails unless the compiler refuses each line that says so, with its words.
 
-expect_errors.py FILE COMPILER [OPTIONS…]: FILE comes last on the command line. A line says so by `// refused: words`.
+expect_errors.py FILE COMPILER [OPTIONS…]: FILE comes last on the command line. A line says so by `// refused: words`;
+`// never said: words` are not among what it says.
 """
 
 import re
@@ -21,6 +22,9 @@ def main():
     mentioned = {int(number) for number in re.findall(re.escape(name) + r":(\d+):", run.stderr)}
     missing = [f"{name}:{number}: '{words}' is not said" for number, words in wanted.items()
                if number not in mentioned or words not in run.stderr]
+    with open(name, encoding="utf-8") as source:
+        missing += [f"{name}: '{words}' is said" for words in re.findall(r"// never said: (.*)", source.read())
+                    if words in run.stderr]
     if missing:
         sys.exit("\n".join(missing) + "\n" + run.stderr)
 

@@ -171,6 +171,8 @@ void use_own(const fs::path& root) {
 struct Forking {
   bool is_killed = false;
 
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext /*context*/) const {
     if (::fork() == 0) {
       say("forked");

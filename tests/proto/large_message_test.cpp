@@ -182,7 +182,8 @@ class LargeMessage : public ::testing::Test {
     within(scene.budget_bytes + kSlackBytes, "load of a part", [&] {
       const AbstractProto part = abstract_message<Group>().part(scene.part);
       Loaded loaded = load_checkpointables(target(), {{"message", part}}, LoadOptions(), context_of(scene));
-      require_part(loaded.take<ProtoMessage>("message").get(), message);
+      const auto read = loaded.take<ProtoMessage>("message");
+      require_part(read.get(), message);
     });
   }
 

@@ -91,7 +91,8 @@ class Checkpoints {
     const AbstractProto type(message);
     save_checkpointables(temp_ / "checkpoint", {{"message", borrowed}}, options_, *context_);
     Loaded loaded = load_checkpointables(temp_ / "checkpoint", {{"message", type}}, LoadOptions(), *context_);
-    EXPECT_EQ(serialised(loaded.take<ProtoMessage>("message").get()), serialised(message));
+    const auto read = loaded.take<ProtoMessage>("message");
+    EXPECT_EQ(serialised(read.get()), serialised(message));
   }
 
  private:

@@ -108,6 +108,7 @@ TEST_F(UncertainCalls, LinksAFileOfAnotherCheckpointOnceMoreAfterASignal) {
     save_sample(*engine_, temp / "from", "text");
     const std::shared_ptr<const Source> from = open_committed_source(syscalls_, temp / "from");
     StagedDirectory staged = create(temp / "to");
+    staged.make_directory("state");
     syscalls_.plan({io::Call::link, 1, 1, -EINTR, is_performed});
 
     EXPECT_TRUE(staged.link_file("state/data", *from->directory())) << is_performed;

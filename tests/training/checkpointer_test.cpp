@@ -373,6 +373,8 @@ TEST_F(OverwritesThatRemoveNothing, TellTheContextWhereTheirResponseIsDropped) {
 
 /// Fails in its background phase with the code of a call that is wrong.
 struct Refused {
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext /*context*/) const { co_return fail(); }
 
  private:
@@ -396,6 +398,8 @@ TEST_F(Checkpointers, AFailureWhoseCodeIsThatOfAWrongCallIsToldOnce) {
 struct Slow {
   async::Event go;
   bool fails = false;
+
+  static constexpr bool kIsSavedOnly = true;
 
   Awaitable<Background<>> save(SaveContext context) const { return begin(std::move(context), go, fails); }
 

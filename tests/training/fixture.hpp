@@ -56,6 +56,8 @@ class TrainingTest : public ApiTest {
 
 /// Cannot be saved: its background phase fails.
 struct Unsavable {
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext /*context*/) const { co_return fail(); }
 
  private:

@@ -29,6 +29,8 @@ using ::testing::Not;
 
 /// Says whether it was looked at.
 struct Watched {
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext context) const {
     *is_seen = true;
     co_return context.write_file("seen", std::string("seen"));

@@ -41,6 +41,8 @@ KeepPolicy policy(std::function<void()> act) {
 
 /// Ends the program in the background phase of its save.
 struct Ending {
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext /*context*/) const { co_return end(); }
 
  private:

@@ -62,6 +62,8 @@ void measure_nameless(StepOptions& options) {
 
 /// Its blocking phase fails.
 struct Unstaged {
+  static constexpr bool kIsSavedOnly = true;
+
   Awaitable<Background<>> save(SaveContext /*context*/) const {
     throw std::runtime_error("cannot be staged");
     co_return Background<>();

@@ -36,6 +36,13 @@ concept StatefulLoadable = requires(T& object, LoadContext context) {
 template <class T>
 concept StatefulCheckpointable = StatefulSavable<T> && StatefulLoadable<T>;
 
+/// Says whether a type has said that it is saved only, as a log for people is: `static constexpr bool kIsSavedOnly =
+/// true` in it. Any other object that saves itself loads itself, too, or does not compile where it is saved.
+template <class T>
+inline constexpr bool kIsSavedOnly = requires {
+  requires T::kIsSavedOnly;
+};
+
 /// Says what keeps a type with a member `save` from saving itself; empty when it has none that can be seen.
 template <class T>
 constexpr std::string_view save_near_miss() noexcept {
@@ -206,6 +213,11 @@ class Checkpointable {
   template <class Plain>
   void refer(const Plain& value) {
     if constexpr (StatefulSavable<Plain>) {
+      static_assert(
+          StatefulLoadable<Plain> || kIsSavedOnly<Plain>,
+          "this object saves itself and could not be loaded: give it the member "
+          "'Awaitable<Background<>> load(LoadContext)', or say that it is saved only, by 'static constexpr "
+          "bool kIsSavedOnly = true' in its type");
       own(StatefulReference::to_save(value));
     } else if constexpr (requires { HandledAs<Plain>::convert(value); }) {
       own(HandledAs<Plain>::convert(value));

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeindex>
 #include <utility>
 #include <vector>
@@ -194,9 +195,16 @@ class HandlerRegistry {
   ///         "dotted.name/version".
   template <class H>
   HandlerRegistry& add(RegistrationOptions options = {}) {
-    auto erased = erase_handler(std::make_shared<const H>());
-    erased->mark_made_of_type();
-    add_erased(std::move(erased), std::move(options));
+    static_assert(
+        !std::is_abstract_v<H>,
+        "this handler leaves out 'id', 'save', 'load' or 'metadata', or has it in another form than "
+        "CheckpointableHandler: 'Awaitable<Background<>> save(SaveContext, const Value&) const override' and "
+        "so on; write 'override' behind each, and the compiler says which differs");
+    if constexpr (!std::is_abstract_v<H>) {  // Else that is all the compiler says.
+      auto erased = erase_handler(std::make_shared<const H>());
+      erased->mark_made_of_type();
+      add_erased(std::move(erased), std::move(options));
+    }
     return *this;
   }
 

@@ -20,8 +20,7 @@
 
 namespace cairn {
 
-/// A protobuf message of any type, its own or somebody else's. What would refer to one that a temporary holds does not
-/// compile: `take` moves it out.
+/// A protobuf message of any type, its own or somebody else's. A temporary moves its message out: `as`, and `take`.
 ///
 /// Invariant: refers to a message unless default-constructed or moved from.
 class ProtoMessage {
@@ -47,7 +46,9 @@ class ProtoMessage {
     throw_mismatch(M::descriptor()->full_name());
   }
   template <std::derived_from<google::protobuf::Message> M>
-  const M& as() const&& = delete;
+  [[nodiscard]] M as() && {
+    return std::move(*this).template take<M>();
+  }
 
   /// Moves the message out where nobody else holds it; else copies it.
   ///

@@ -236,8 +236,8 @@ concept TreeNested = !TreeLeaf<T> && (std::is_lvalue_reference_v<T> ||
 
 /// A type whose values trees take, and `Tree::as` returns: a leaf, an enum, std::optional, std::map and
 /// std::unordered_map (with keys that are strings, integers or enums), sequences, sets, std::arrays, C arrays, pairs
-/// and tuples of those, durations, random engines, and types with a TreeForm. What shows memory of others (std::string_view,
-/// std::span<const T>, ArrayView) is taken, and loads as what owns it.
+/// and tuples of those, durations, random engines, and types with a TreeForm. What shows memory of others
+/// (std::string_view, std::span<const T>, ArrayView) is taken, and loads as what owns it.
 template <class T>
 concept TreeValue = detail::kIsTreeValue<std::remove_cvref_t<T>>;
 

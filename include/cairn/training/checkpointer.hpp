@@ -142,8 +142,9 @@ class Checkpointer {
   ///            there (without `overwrite`), or is there and pinned. Errc::invalid_argument: a call in a policy of what
   ///            to keep, or in `on_retention_failure`; a metric's name (it is told), a step with too many digits, one
   ///            that would be removed because of later ones (not of those that are damaged, or were saved by force or
-  ///            because of a signal; nor where the step itself is, or `rewind` was called). Errc::closed. What policies throw. Errc::peer_failed: another rank has failed, or rank 0
-  ///            was silent for CoordinatorOptions::lost_after where this one had to ask it whether to save. As
+  ///            because of a signal; nor where the step itself is, or `rewind` was called). Errc::closed. What policies
+  ///            throw. Errc::peer_failed: another rank has failed, or rank 0 was silent for
+  ///            CoordinatorOptions::lost_after where this one had to ask it whether to save. As
   ///            save_checkpointables_async. A save of several ranks that fails on one fails on all, and all decide
   ///            alike on the steps after it.
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
