@@ -143,11 +143,12 @@ TEST_F(HandlerChoice, EndsWithTheRemedyWhenNobodySavesAType) {
 /// A type whose name nobody reads to its end.
 template <class... Ts>
 struct Long {};
+using Four = Long<Silent, Silent, Silent, Silent>;
 
 TEST_F(HandlerChoice, CutsLongNamesOfTypes) {
-  const Long<Silent, Silent, Silent, Silent, Silent, Silent, Silent, Silent> value;
+  const Long<Four, Four, Four, Four> value;
 
-  EXPECT_THAT([&] { save(value); }, Fails(Errc::no_handler, HasSubstr("…;")));
+  EXPECT_THAT([&] { save(value); }, Fails(Errc::no_handler, HasSubstr("…, or give it the members")));
 }
 
 TEST_F(HandlerChoice, NamesWhatIsWrongWithAMemberThatNearlySaves) {
