@@ -135,12 +135,13 @@ void check_destinations(const Requests& requests) {
 namespace {
 
 /// The handlers of a load whose requests do not contradict each other.
-RegistrySnapshot prepare(const Requests& requests, const LoadOptions& options, const Context& context) {
+RegistrySnapshot prepare(const std::filesystem::path& path, const Requests& requests,
+                         const LoadOptions& options, const Context& context) {
   try {
     check_destinations(requests);
     return handlers_of(context, options.registry);
   } catch (...) {
-    core::tell_refusal(options, context);
+    core::tell_refusal(path, options, context);
     throw;
   }
 }
@@ -149,12 +150,12 @@ RegistrySnapshot prepare(const Requests& requests, const LoadOptions& options, c
 
 LoadResponse load_checkpointables_async(const std::filesystem::path& path, const Requests& requests,
                                         const LoadOptions& options, const Context& context) {
-  return core::start_load(path, requests, prepare(requests, options, context), options, context);
+  return core::start_load(path, requests, prepare(path, requests, options, context), options, context);
 }
 
 Loaded load_checkpointables(const std::filesystem::path& path, const Requests& requests,
                             const LoadOptions& options, const Context& context) {
-  return core::start_load(path, requests, prepare(requests, options, context), options, context,
+  return core::start_load(path, requests, prepare(path, requests, options, context), options, context,
                           core::Waiting::for_the_end)
       .wait();
 }

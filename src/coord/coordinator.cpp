@@ -78,13 +78,14 @@ std::size_t Coordinator::ranks_on_host() const noexcept {
   return static_cast<std::size_t>(std::count(hosts().begin(), hosts().end(), host()));
 }
 
-Session Coordinator::join() {
-  return Session(sessions_->join({FailureScope::job}).front(), sessions_);
+Session Coordinator::join(SessionPurpose purpose, Timeout join_timeout) {
+  return std::move(join_several(std::vector{FailureScope::job}, std::move(purpose), join_timeout).front());
 }
 
-std::vector<Session> Coordinator::join(const std::vector<FailureScope>& scopes) {
+std::vector<Session> Coordinator::join_several(const std::vector<FailureScope>& scopes,
+                                               SessionPurpose purpose, Timeout join_timeout) {
   std::vector<Session> sessions;
-  for (std::shared_ptr<SessionState>& state : sessions_->join(scopes)) {
+  for (std::shared_ptr<SessionState>& state : sessions_->join(scopes, purpose, join_timeout)) {
     sessions.push_back(Session(std::move(state), sessions_));
   }
   return sessions;

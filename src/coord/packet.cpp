@@ -36,7 +36,7 @@ DecodedPacket decode(std::string_view packet) {
   DecodedPacket decoded;
   decoded.head.session = take<std::uint64_t>(packet);
   const auto kind = take<std::uint8_t>(packet);
-  if (kind > static_cast<std::uint8_t>(PacketKind::found)) {
+  if (kind > static_cast<std::uint8_t>(PacketKind::joined)) {
     throw Error(Errc::malformed_metadata, fmt::format("a packet of unknown kind {}", kind));
   }
   decoded.head.kind = static_cast<PacketKind>(kind);

@@ -15,8 +15,7 @@ namespace cairn::coord {
 
 /// Says what a packet is about.
 enum class PacketKind : std::uint8_t {
-  /// I have joined, and am there. Up: whom I miss below me; down: whom all miss, as far as I know. Often nobody:
-  /// empty.
+  /// I am there. Up: whom I miss below me; down: whom all miss, as far as I know. Often nobody: empty.
   alive,
   up,        ///< A text on its way to rank 0.
   down,      ///< A text of rank 0 for everybody.
@@ -32,7 +31,8 @@ enum class PacketKind : std::uint8_t {
   here,      ///< I am, but have not joined.
   /// A rank (u32), which this session needs, was found lost by another one (u32), which has found so many (u32).
   lost,
-  found,  ///< The same: it has heard so, and is there again.
+  found,   ///< The same: it has heard so, and is there again.
+  joined,  ///< I have joined, for this purpose: its kind, and what it is of.
 };
 
 struct PacketHead {

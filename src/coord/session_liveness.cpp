@@ -83,10 +83,10 @@ const SessionState::Neighbour* SessionState::find_lost() {
 }
 
 SomeRanks SessionState::find_late() const {
-  const std::chrono::nanoseconds most = options_.join_timeout;
   SomeRanks late;
   for (const Neighbour& neighbour : neighbours_) {
-    if (is_needed_here(neighbour) && !neighbour.has_joined && most.count() != 0 && neighbour.waited > most) {
+    if (is_needed_here(neighbour) && !neighbour.has_joined && join_timeout_.count() != 0 &&
+        neighbour.waited > join_timeout_) {
       late.add(neighbour.rank);
       CAIRN_PROBE("coord.rank_joined_too_late");
     }

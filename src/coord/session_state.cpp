@@ -9,6 +9,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/assert.hpp"
+#include "base/internal/packed.hpp"
 #include "base/internal/probe.hpp"
 
 namespace cairn::coord {
@@ -37,22 +38,49 @@ std::exception_ptr SessionState::failure() const {
   return failure_;
 }
 
-void SessionState::join(FailureScope scope) {
+void SessionState::join(FailureScope scope, const SessionPurpose& purpose, Timeout join_timeout) {
   {
     const MutexLock lock(mutex_);
     CAIRN_ASSERT(!has_joined_ && !has_left_, "a session is joined once");
     has_joined_ = true;
     failure_scope_ = scope;
+    join_timeout_ = join_timeout > join_timeout.zero() ? join_timeout : options_.join_timeout;
     if (transport_ == nullptr || neighbours_.empty()) {
       return;
     }
     last_tick_ = transport_->now();
-    const Packet alive = packet_of(PacketKind::alive, {}, {});
+    std::string word;
+    put_text(word, purpose.kind);
+    put_text(word, purpose.what);
+    const Packet joined = packet_of(PacketKind::joined, {}, word);
     for (const Neighbour& neighbour : neighbours_) {
-      send(neighbour.rank, alive);
+      send(neighbour.rank, joined);
     }
   }
+  note_purpose(rank_, purpose);
   tick_later();
+}
+
+void SessionState::note_purpose(std::size_t rank, const SessionPurpose& purpose) {
+  std::string difference;
+  {
+    const MutexLock lock(mutex_);
+    if (!purpose_) {
+      purpose_.emplace(rank, purpose);
+    }
+    const auto& [first, known] = *purpose_;
+    if (known.kind == purpose.kind) {
+      return;
+    }
+    // The higher rank first: whoever hears of the two says the same.
+    const auto words = [](std::size_t who, const SessionPurpose& says) {
+      return fmt::format("rank {} {} {}", who, says.kind, says.what);
+    };
+    difference = rank > first ? fmt::format("{}, while {}", words(rank, purpose), words(first, known))
+                              : fmt::format("{}, while {}", words(first, known), words(rank, purpose));
+  }
+  CAIRN_PROBE("coord.ranks_do_different_things");
+  fail_together(Error(Errc::invalid_argument, difference));
 }
 
 std::vector<std::shared_ptr<Round>> SessionState::open_rounds() const {
@@ -430,7 +458,8 @@ void SessionState::receive(std::size_t from, const DecodedPacket& decoded, const
     }
     neighbour->silence = {};
     neighbour->is_resting = kind == PacketKind::rest;
-    neighbour->has_joined |= kind == PacketKind::alive || kind == PacketKind::up;
+    neighbour->has_joined |=
+        kind == PacketKind::joined || kind == PacketKind::alive || kind == PacketKind::up;
     neighbour->has_left |= kind == PacketKind::left;
     if (has_left_) {
       return;
@@ -441,6 +470,14 @@ void SessionState::receive(std::size_t from, const DecodedPacket& decoded, const
     case PacketKind::alive:
       note_missing(from, decoded.body);
       break;
+    case PacketKind::joined: {
+      std::string_view body = decoded.body;
+      SessionPurpose purpose;
+      purpose.kind = take_text(body);
+      purpose.what = take_text(body);
+      note_purpose(from, purpose);
+      break;
+    }
     case PacketKind::up:
       take_up(from, key, decoded.body);
       break;

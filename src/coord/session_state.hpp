@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,8 +65,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   /// As Session::missing.
   [[nodiscard]] SomeRanks missing() const;
 
-  /// From here on this rank is there, and listens for its neighbours.
-  void join(FailureScope scope);
+  /// From here on this rank is there, and listens for its neighbours. Its first word is its purpose.
+  void join(FailureScope scope, const SessionPurpose& purpose, Timeout join_timeout);
   /// The rounds that were begun here and have not ended.
   [[nodiscard]] std::vector<std::shared_ptr<Round>> open_rounds() const;
 
@@ -156,6 +157,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void take_ask(std::size_t from);
   void take_question(std::size_t from);
   void note_missing(std::size_t from, std::string_view body);
+  /// Fails it on all ranks where another one has said another kind of purpose.
+  void note_purpose(std::size_t rank, const SessionPurpose& purpose);
   void take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Fails it where a round needs the text of a neighbour that has left.
   void fail_if_somebody_left();
@@ -173,6 +176,9 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   mutable Mutex mutex_;
   Transport* transport_ CAIRN_GUARDED_BY(mutex_);  // Null once closed.
   bool has_joined_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::chrono::nanoseconds join_timeout_ CAIRN_GUARDED_BY(mutex_){0};  // Zero: for ever.
+  // The first that was said here, by which rank.
+  std::optional<std::pair<std::size_t, SessionPurpose>> purpose_ CAIRN_GUARDED_BY(mutex_);
   bool has_left_ CAIRN_GUARDED_BY(mutex_) = false;
   FailureScope failure_scope_ CAIRN_GUARDED_BY(mutex_) =
       FailureScope::job;  // Until it has joined it only passes on.

@@ -12,6 +12,13 @@
 #include "base/internal/probe.hpp"
 
 namespace cairn::coord {
+namespace {
+
+/// Each call takes so many numbers, however many sessions it joins: after ranks have called different things their next
+/// calls meet again.
+constexpr std::size_t kNumbersOfACall = 2;
+
+}  // namespace
 
 Sessions::Sessions(Transport& transport, const CoordinatorOptions& options)
     : transport_(&transport),
@@ -44,26 +51,41 @@ std::vector<std::shared_ptr<SessionState>> Sessions::all() const {
   return sessions;
 }
 
-std::vector<std::shared_ptr<SessionState>> Sessions::join(const std::vector<FailureScope>& scopes) {
+std::vector<std::shared_ptr<SessionState>> Sessions::join(const std::vector<FailureScope>& scopes,
+                                                          const SessionPurpose& purpose,
+                                                          Timeout join_timeout) {
+  CAIRN_ASSERT(!scopes.empty() && scopes.size() <= kNumbersOfACall, "a call has a number for each session");
   std::vector<std::shared_ptr<SessionState>> joined;
+  std::vector<std::shared_ptr<SessionState>> passed_over;  // Others have joined them here.
   {
     const MutexLock lock(mutex_);
     if (is_closed_) {
       throw Error(Errc::closed, "the coordinator was closed");
     }
     std::erase_if(sessions_, [](const auto& each) { return !each.second->is_needed(); });
-    for (std::size_t i = 0; i < scopes.size(); ++i) {
+    for (std::size_t i = 0; i < kNumbersOfACall; ++i, ++next_) {
+      if (i >= scopes.size()) {
+        if (const auto met = sessions_.find(next_); met != sessions_.end()) {
+          passed_over.push_back(met->second);
+        }
+        continue;
+      }
       std::shared_ptr<SessionState>& slot = sessions_[next_];
       if (!slot) {
         slot = std::make_shared<SessionState>(*transport_, tree_, options_, lost_, next_);
       }
       joined.push_back(slot);
       CAIRN_ASSERT(slot->number() == next_, "sessions are joined in the order of their numbers");
-      ++next_;
     }
   }
+  for (const auto& session : passed_over) {
+    CAIRN_PROBE("coord.session_passed_over");
+    session->join(FailureScope::root, {}, {});
+    session->leave();
+    forget(session->number());
+  }
   for (std::size_t i = 0; i < joined.size(); ++i) {
-    joined[i]->join(scopes[i]);
+    joined[i]->join(scopes[i], i == 0 ? purpose : SessionPurpose(), join_timeout);
     miss_those_gone(*joined[i]);  // `take_closed` tells it of those that go later.
     if (const std::exception_ptr why = lost_->failure()) {
       joined[i]->lose(why);
@@ -83,7 +105,8 @@ void Sessions::receive(std::size_t from, const Packet& packet) noexcept {
       lost_->take_found(from, decoded, packet);
     } else if (const auto session = find(decoded.head.session)) {
       session->receive(from, decoded, packet);
-    } else if (decoded.head.kind == PacketKind::ask || decoded.head.kind == PacketKind::question) {
+    } else if (decoded.head.kind == PacketKind::ask || decoded.head.kind == PacketKind::question ||
+               decoded.head.kind == PacketKind::joined) {
       say_left(from, decoded.head.session);
     }
   } catch (...) {  // Bytes that no rank of ours sends, or no memory: nobody may wait for what was in them.

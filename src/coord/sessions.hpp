@@ -22,8 +22,10 @@ class Sessions {
  public:
   Sessions(Transport& transport, const CoordinatorOptions& options);
 
-  /// The next ones, one for each scope.
-  [[nodiscard]] std::vector<std::shared_ptr<SessionState>> join(const std::vector<FailureScope>& scopes);
+  /// The next ones, one for each scope. The first word in the first of them is the purpose.
+  [[nodiscard]] std::vector<std::shared_ptr<SessionState>> join(const std::vector<FailureScope>& scopes,
+                                                                const SessionPurpose& purpose,
+                                                                Timeout join_timeout);
   /// Takes a packet. It drops those of sessions that were left here: late packets of an old one never reach a
   /// new one.
   void receive(std::size_t from, const Packet& packet) noexcept;

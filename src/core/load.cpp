@@ -45,13 +45,14 @@ void refuse_together(const std::filesystem::path& path, const LoadOptions& optio
 }
 
 /// Tells the other ranks of a load together of the current exception.
-void tell_others(const LoadOptions& options, coord::Coordinator& coordinator) noexcept {
+void tell_others(const std::filesystem::path& path, const LoadOptions& options,
+                 coord::Coordinator& coordinator) noexcept {
   if (!options.together) {
     return;
   }
   try {
     const std::exception_ptr why = std::current_exception();
-    if (const auto joint = joint::JointLoad::join(coordinator)) {
+    if (const auto joint = joint::JointLoad::join(coordinator, path.string())) {
       joint->fail(why);
     }
   } catch (...) {  // The coordinator was closed: then nobody waits for this rank.
@@ -208,7 +209,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
     refuse_here(*services, "a load");
     job = make_job<LoadJob>(services, path, requests, registry, options, waiting);
   } catch (...) {
-    tell_others(options, services->coordinator);
+    tell_others(path, options, services->coordinator);
     throw;
   }
   job->start();
@@ -225,8 +226,9 @@ Awaitable<Loaded> await_load(std::shared_ptr<Services> services, std::filesystem
   co_return job->take_loaded();
 }
 
-void tell_refusal(const LoadOptions& options, const Context& context) noexcept {
-  tell_others(options, services_of(context)->coordinator);
+void tell_refusal(const std::filesystem::path& path, const LoadOptions& options,
+                  const Context& context) noexcept {
+  tell_others(path, options, services_of(context)->coordinator);
 }
 
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,

@@ -20,7 +20,9 @@ LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path,
                  CallerMemoryUse memory)
     : ReadJob(std::move(services), std::move(path), std::move(requests), std::move(registry),
               std::move(options), begin, memory),
-      joint_(this->options().together ? joint::JointLoad::join(this->services().coordinator) : nullptr) {}
+      joint_(this->options().together
+                 ? joint::JointLoad::join(this->services().coordinator, this->path().string())
+                 : nullptr) {}
 
 LoadJob::~LoadJob() {
   if (joint_) {

@@ -14,18 +14,9 @@
 
 #include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
-#include "joint/internal/sessions.hpp"
 
 namespace cairn::joint {
 namespace {
-
-/// A load needs only the first: no rank has a last word in it.
-coord::Session join_first_of_two(coord::Coordinator& coordinator) {
-  std::vector<coord::Session> sessions = join_next(coordinator);
-  CAIRN_ASSERT(sessions.size() == 2, "a load and a save take as many sessions");
-  sessions[1].leave();
-  return std::move(sessions[0]);
-}
 
 /// Returns whether a failure says something of the checkpoint, whichever rank has met it, and nothing of that rank.
 bool is_of_checkpoint(const std::error_code& code) {
@@ -35,12 +26,15 @@ bool is_of_checkpoint(const std::error_code& code) {
 
 }  // namespace
 
-std::unique_ptr<JointLoad> JointLoad::join(coord::Coordinator& coordinator) {
-  return coordinator.size() == 1 ? nullptr : std::make_unique<JointLoad>(coordinator);
+std::unique_ptr<JointLoad> JointLoad::join(coord::Coordinator& coordinator, std::string path,
+                                           Timeout join_timeout) {
+  return coordinator.size() == 1 ? nullptr
+                                 : std::make_unique<JointLoad>(coordinator, std::move(path), join_timeout);
 }
 
-JointLoad::JointLoad(coord::Coordinator& coordinator)
-    : rank_(static_cast<std::uint32_t>(coordinator.rank())), work_(join_first_of_two(coordinator)) {}
+JointLoad::JointLoad(coord::Coordinator& coordinator, std::string path, Timeout join_timeout)
+    : rank_(static_cast<std::uint32_t>(coordinator.rank())),
+      work_(coordinator.join({"loads", std::move(path)}, join_timeout)) {}
 
 JointLoad::~JointLoad() {
   if (!has_ended_) {
@@ -52,8 +46,7 @@ JointLoad::~JointLoad() {
 
 Awaitable<> JointLoad::agree(RankValues rank_values) {
   coord::Channel channel = work_.channel("claims");
-  Awaitable<std::string> reducing =
-      channel.reduce(encode_rank_values(rank_, "load", rank_values), merge_rank_values);
+  Awaitable<std::string> reducing = channel.reduce(encode_rank_values(rank_, rank_values), merge_rank_values);
   const std::string merged = co_await std::move(reducing);
   if (const std::optional<Disagreement> difference = difference_in(merged)) {
     CAIRN_PROBE("joint.ranks_load_different_things");

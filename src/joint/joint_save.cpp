@@ -13,7 +13,6 @@
 #include "base/internal/packed.hpp"
 #include "base/internal/probe.hpp"
 #include "coord/internal/of_peer.hpp"
-#include "joint/internal/sessions.hpp"
 
 namespace cairn::joint {
 namespace {
@@ -143,11 +142,16 @@ Verdict verdict_of(const std::exception_ptr& why) {
 
 }  // namespace
 
-std::unique_ptr<JointSave> JointSave::join(coord::Coordinator& coordinator) {
-  return coordinator.size() == 1 ? nullptr : std::make_unique<JointSave>(coordinator);
+std::unique_ptr<JointSave> JointSave::join(coord::Coordinator& coordinator, std::string path,
+                                           Timeout join_timeout) {
+  return coordinator.size() == 1 ? nullptr
+                                 : std::make_unique<JointSave>(coordinator, std::move(path), join_timeout);
 }
 
-JointSave::JointSave(coord::Coordinator& coordinator) : JointSave(coordinator, join_next(coordinator)) {}
+JointSave::JointSave(coord::Coordinator& coordinator, std::string path, Timeout join_timeout)
+    : JointSave(coordinator,
+                coordinator.join_several(std::vector{coord::FailureScope::job, coord::FailureScope::root},
+                                         {"saves", std::move(path)}, join_timeout)) {}
 
 JointSave::JointSave(const coord::Coordinator& coordinator, std::vector<coord::Session> sessions)
     : rank_(static_cast<std::uint32_t>(coordinator.rank())),
@@ -205,9 +209,8 @@ Awaitable<> JointSave::agree(RankValues rank_values, const RankValues& options) 
   coord::Channel channel = work_->channel("claims");
   CAIRN_ASSERT(!has_voted_, "ranks agree before any of them votes");
   rank_values.emplace_back(kOptions, hash_of(options));
-  Awaitable<std::string> merged =
-      channel.reduce(encode_rank_values(rank_, "save", rank_values), merge_rank_values);
-  std::string words = encode_rank_values(rank_, "save", options);
+  Awaitable<std::string> merged = channel.reduce(encode_rank_values(rank_, rank_values), merge_rank_values);
+  std::string words = encode_rank_values(rank_, options);
   if (is_primary()) {
     return require_agreement(work_, channel, std::move(merged), std::move(words));
   }

@@ -51,10 +51,8 @@ std::string difference_of(std::string_view what, const std::vector<ValueGroup>& 
 
 }  // namespace
 
-std::string encode_rank_values(std::uint32_t rank, std::string_view what_is_done, const RankValues& values) {
+std::string encode_rank_values(std::uint32_t rank, const RankValues& values) {
   std::string text;
-  put_text(text, "what is done");
-  put_text(text, what_is_done);
   for (const auto& [what, mine] : values) {
     put_text(text, what);
     const bool is_long = mine.size() > kMostShownBytes;

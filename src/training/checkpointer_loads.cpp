@@ -68,7 +68,7 @@ void Checkpointer::State::prepare_load(const LoadOptions& how, const std::functi
   try {
     prepare();
   } catch (...) {
-    core::tell_refusal(how, context);
+    core::tell_refusal(directory.root(), how, context);
     throw;
   }
 }
@@ -171,6 +171,7 @@ void Checkpointer::State::tell_other_names(const ResumeOptions& how) const {
 std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requests,
                                                             const ResumeOptions& how) {
   training::RankResume rank;
+  rank.root = given_root.string();
   rank.refusal = [&](Resumed& resumed) { return refusal_of(resumed, how); };
   rank.load_newest = [&](const std::set<std::uint64_t>& without) {
     return resume_newest(requests, how, without);

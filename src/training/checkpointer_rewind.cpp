@@ -22,7 +22,7 @@ void Checkpointer::State::rewind(std::uint64_t step, bool may_lie_elsewhere) {
   if (ranks) {
     const auto set_aside = [&] { rewind_here(step, may_lie_elsewhere); };
     training::rewind_together(
-        coordinator(), step, [&] { return find_use_above(step); }, set_aside);
+        coordinator(), step, given_root.string(), [&] { return find_use_above(step); }, set_aside);
     ranks->go_back();
   } else {
     rewind_here(step, may_lie_elsewhere);

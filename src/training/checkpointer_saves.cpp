@@ -52,12 +52,12 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
   try {
     is_due = decide(step, how.force);
     has_answered_signal = has_answered_signal || was_preempted;
-    throw_earlier_failure(is_due);
+    throw_earlier_failure(step, is_due);
     return is_due ? start(step, saving_of(items), how, called) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
-      tell_others(failure);
+      tell_others(step, failure);
     }
     if (ranks && is_due) {
       ranks->end_save(step, std::nullopt);
@@ -80,9 +80,13 @@ void Checkpointer::State::look_at_metrics(std::uint64_t step, const Metrics& met
   }
 }
 
-void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexcept {
+std::string Checkpointer::State::title_of(std::uint64_t step) const {
+  return fmt::format("step {} of {}", step, given_root.string());
+}
+
+void Checkpointer::State::tell_others(std::uint64_t step, const std::exception_ptr& why) const noexcept {
   try {
-    joint::JointSave(coordinator()).fail(why);
+    joint::JointSave(coordinator(), title_of(step)).fail(why);
   } catch (...) {  // The coordinator was closed, which tells them, too.
   }
 }
@@ -90,23 +94,23 @@ void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexc
 /// Throws the failure of an earlier save that nobody was told of. When this save `is_due` on all ranks, it
 /// calls it off for the others first: they have not failed. If they threw this failure at their next save,
 /// ranks that ask for no response could fail each other's saves for ever.
-void Checkpointer::State::throw_earlier_failure(bool is_due) {
+void Checkpointer::State::throw_earlier_failure(std::uint64_t step, bool is_due) {
   const std::exception_ptr failure = take_save_failure(Tells::at_save);
   if (!failure) {
     return;
   }
   if (ranks && is_due) {
     has_joined = true;
-    call_off(failure);
+    call_off(step, failure);
   }
   std::rethrow_exception(failure);
 }
 
-void Checkpointer::State::call_off(const std::exception_ptr& why) const noexcept {
+void Checkpointer::State::call_off(std::uint64_t step, const std::exception_ptr& why) const noexcept {
   try {
     const Error error(Errc::cancelled, fmt::format("rank {} was told of an earlier failure instead: {}",
                                                    coordinator().rank(), describe(why)));
-    joint::JointSave(coordinator()).call_off(error);
+    joint::JointSave(coordinator(), title_of(step)).call_off(error);
   } catch (...) {  // The coordinator was closed, which tells them, too.
   }
 }
@@ -265,7 +269,7 @@ void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline,
   if (in_flight()) {
     wait_for(saves);
   }
-  throw_earlier_failure(true);  // It may have failed since the first look, and be in flight no more.
+  throw_earlier_failure(step, true);  // It may have failed since the first look, and be in flight no more.
   if (remover.uses()->is_being_removed(step)) {
     wait_for(removals);
   }

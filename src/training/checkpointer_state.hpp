@@ -60,7 +60,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] bool decide(std::uint64_t step, bool is_forced = false);
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
   void look_at_metrics(std::uint64_t step, const Metrics& metrics);
-  void tell_others(const std::exception_ptr& why) const noexcept;
+  [[nodiscard]] std::string title_of(std::uint64_t step) const;
+  void tell_others(std::uint64_t step, const std::exception_ptr& why) const noexcept;
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
   void find_last_save();
   void announce() CAIRN_REQUIRES(mutex);
@@ -100,8 +101,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   /// who waits for all.
   enum class Tells : std::uint8_t { at_save, at_end };
   [[nodiscard]] std::exception_ptr take_save_failure(Tells when);
-  void throw_earlier_failure(bool is_due);
-  void call_off(const std::exception_ptr& why) const noexcept;
+  void throw_earlier_failure(std::uint64_t step, bool is_due);
+  void call_off(std::uint64_t step, const std::exception_ptr& why) const noexcept;
   void throw_failures();
   void require_open() const;
 

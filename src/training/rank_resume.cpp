@@ -79,7 +79,7 @@ class Talk {
       : coordinator_(coordinator),
         rank_(rank),
         number_(coordinator.rank()),
-        session_(coordinator.join()),
+        session_(coordinator.join({"resumes", rank.root})),
         channel_(session_.channel("resume")) {}
 
   std::optional<Resumed> run() {
@@ -199,9 +199,9 @@ std::optional<Resumed> resume_together(coord::Coordinator& coordinator, const Ra
   return Talk(coordinator, rank).run();
 }
 
-void rewind_together(coord::Coordinator& coordinator, std::uint64_t step,
+void rewind_together(coord::Coordinator& coordinator, std::uint64_t step, const std::string& root,
                      const std::function<std::string()>& find_objection, const std::function<void()>& work) {
-  coord::Session session = coordinator.join();
+  coord::Session session = coordinator.join({"rewinds to", fmt::format("step {} of {}", step, root)});
   try {
     coord::rest(coordinator);
     coord::Channel channel = session.channel("rewind");

@@ -16,6 +16,7 @@ namespace cairn::training {
 
 /// How one rank goes on from a step.
 struct RankResume {
+  std::string root;  ///< For words.
   /// All load together the step that rank 0 finds. Otherwise rank 0 loads it, and the others after it.
   bool loads_together = false;
   /// Rank 0: loads the newest step but for those; nothing when there is none. Lists what it has passed over.
@@ -42,7 +43,7 @@ struct RankResume {
 ///
 /// Errors: Errc::invalid_argument: another step on another rank; an objection. What `work` throws. Errc::peer_failed on
 ///         the others.
-void rewind_together(coord::Coordinator& coordinator, std::uint64_t step,
+void rewind_together(coord::Coordinator& coordinator, std::uint64_t step, const std::string& root,
                      const std::function<std::string()>& find_objection, const std::function<void()>& work);
 
 }  // namespace cairn::training

@@ -100,7 +100,8 @@ RankSchedule::RankSchedule(const SavePolicy& policy, const PreemptionGuard* pree
       clock_(clock),
       margin_(std::clamp<std::uint64_t>(margin, 1, kMostAhead)),
       line_(draw_line(random)),
-      topic_("cairn.training " + root.string()),
+      root_(root.string()),
+      topic_("cairn.training " + root_),
       listening_(coordinator_.listen(
           topic_, [this](std::size_t from, std::string_view text) { hear(from, text); })) {}
 
@@ -119,9 +120,10 @@ bool RankSchedule::decide(const SaveMoment& here, bool is_forced) {
 }
 
 /// Begins a line: all ranks have its first lease when rank 0 goes on, and hear those that follow.
-void RankSchedule::meet() {
+void RankSchedule::meet(Step step) {
   const bool is_first = coordinator_.rank() == 0;
-  coord::Session session = coordinator_.join();
+  coord::Session session =
+      coordinator_.join({"decides whether to save", fmt::format("step {} of {}", step, root_)});
   coord::Channel channel = session.channel(topic_);
   std::string text;
   if (is_first) {
@@ -236,7 +238,7 @@ RankSchedule::Named RankSchedule::lead(const SaveMoment& here, bool is_forced, b
   Named named = come_to(here.step);
   lock.unlock();
   if (asks && is_first) {
-    meet();
+    meet(here.step);
   } else if (more.from < more.up_to) {
     coordinator_.notify(topic_, encode(more));
   }
@@ -386,7 +388,7 @@ RankSchedule::Named RankSchedule::follow(Step step, bool is_lent) {
   MutexLock lock(mutex_);
   if (policy_.asks_time() && leased_.line == 0) {
     lock.unlock();
-    meet();
+    meet(step);
     lock.lock();
   }
   if (is_signalled() && !come_at_ && !names_preempted()) {

@@ -91,7 +91,7 @@ class RankSchedule {
 
   Named lead(const SaveMoment& here, bool is_forced, bool is_lent);
   Named follow(Step step, bool is_lent);
-  void meet();
+  void meet(Step step);
   Named come_to(Step step) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_signalled() const { return preemption_ != nullptr && preemption_->is_preempted(); }
   [[nodiscard]] bool names_preempted() const CAIRN_REQUIRES(mutex_);
@@ -115,6 +115,7 @@ class RankSchedule {
   const Clock& clock_;
   const std::uint64_t margin_;
   const std::uint64_t line_;  // As Notice has it, of what rank 0 leases.
+  const std::string root_;
   const std::string topic_;
 
   mutable Mutex mutex_;

@@ -42,8 +42,8 @@ Awaitable<> hear_word(std::shared_ptr<std::vector<Session>> joined, Ends ends, s
 Ends hear_rank_zero(Job& job, std::vector<std::shared_ptr<std::vector<Session>>>& joined) {
   auto ends = std::make_shared<std::vector<End>>(job.size());
   for (std::size_t rank = 0; rank < job.size(); ++rank) {
-    joined.push_back(std::make_shared<std::vector<Session>>(
-        job.coordinator(rank).join(std::vector<FailureScope>{FailureScope::job, FailureScope::root})));
+    joined.push_back(std::make_shared<std::vector<Session>>(job.coordinator(rank).join_several(
+        std::vector<FailureScope>{FailureScope::job, FailureScope::root})));
   }
   for (std::size_t rank = 1; rank < job.size(); ++rank) {
     job.network().spawn(rank, 0ns, hear_word(joined[rank], ends, rank));
@@ -148,6 +148,38 @@ TEST(LastWord, IsMissedAtOnceWhereRankZeroRemembersNothing) {
   job.network().run(2s);
 
   EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0 has left")));
+}
+
+TEST(LastWord, IsMissedAtOnceWhereRankZeroDoesSomethingElse) {
+  for (const bool is_first : {true, false}) {
+    Job job(4);
+    std::vector<Session> of_zero;
+    std::vector<std::shared_ptr<std::vector<Session>>> kept;
+    const auto do_something_else = [&] {
+      of_zero.push_back(job.coordinator(0).join({"rewinds to", "step 4"}));
+    };
+    if (is_first) {
+      do_something_else();
+    }
+    const auto ends = std::make_shared<std::vector<End>>(job.size());
+    for (std::size_t rank = 1; rank < job.size(); ++rank) {
+      auto joined = std::make_shared<std::vector<Session>>(job.coordinator(rank).join_several(
+          std::vector{FailureScope::job, FailureScope::root}, {"saves", "run/5"}));
+      job.network().spawn(rank, 0ns, hear_word(joined, ends, rank));
+      kept.push_back(std::move(joined));
+    }
+    job.network().run(1s);
+    if (!is_first) {
+      do_something_else();
+      job.network().run(1s);
+    }
+
+    for (std::size_t rank = 1; rank < job.size(); ++rank) {
+      EXPECT_THAT([&] { ends->at(rank).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0 has left")))
+          << rank;
+    }
+    EXPECT_TRUE(job.network().run(60s));  // Nobody says that it is there any more.
+  }
 }
 
 TEST(LastWord, IsGivenUpWhenRankZeroIsLostToo) {

@@ -138,7 +138,7 @@ TEST(JointLoad, FailsOnAllRanksWhereOneHasDroppedIt) {
 
 Awaitable<> load_here(coord::Coordinator* coordinator, std::shared_ptr<std::exception_ptr> failure) {
   try {
-    Awaitable<std::string> loading = agree_on(JointLoad::join(*coordinator), "a");
+    Awaitable<std::string> loading = agree_on(JointLoad::join(*coordinator, "a"), "a");
     static_cast<void>(co_await std::move(loading));
   } catch (...) {
     *failure = std::current_exception();
@@ -147,8 +147,8 @@ Awaitable<> load_here(coord::Coordinator* coordinator, std::shared_ptr<std::exce
 
 Awaitable<> save_here(coord::Coordinator* coordinator, std::shared_ptr<std::exception_ptr> failure) {
   try {
-    const std::unique_ptr<JointSave> save = JointSave::join(*coordinator);
-    RankValues rank_values = {{"the path", "a"}};
+    const std::unique_ptr<JointSave> save = JointSave::join(*coordinator, "b");
+    RankValues rank_values = {{"the path", "b"}};
     const RankValues none;
     Awaitable<> agreeing = save->agree(std::move(rank_values), none);
     co_await std::move(agreeing);
@@ -168,9 +168,8 @@ TEST(JointLoad, ThatMeetsASaveSaysSo) {
 
   for (const auto& failure : {of_load, of_save}) {
     ASSERT_NE(*failure, nullptr);
-    EXPECT_THAT(
-        [&] { std::rethrow_exception(*failure); },
-        Fails(Errc::invalid_argument, HasSubstr("what is done: rank 0 has 'load', rank 1 has 'save'")));
+    EXPECT_THAT([&] { std::rethrow_exception(*failure); },
+                Fails(Errc::invalid_argument, HasSubstr("rank 1 saves b, while rank 0 loads a")));
   }
 }
 

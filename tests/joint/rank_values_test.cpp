@@ -24,31 +24,23 @@ std::string difference(const std::string& one, const std::string& other) {
 TEST(RankValues, AgreeWhereAllSayTheSame) {
   const RankValues rank_values = {{"the path", "a"}, {"overwrite", "true"}};
 
-  EXPECT_EQ(
-      difference(encode_rank_values(0, "save", rank_values), encode_rank_values(3, "save", rank_values)), "");
+  EXPECT_EQ(difference(encode_rank_values(0, rank_values), encode_rank_values(3, rank_values)), "");
 }
 
 TEST(RankValues, NameWhatDiffersAndWho) {
-  EXPECT_EQ(difference(encode_rank_values(0, "save", {{"the path", "a"}}),
-                       encode_rank_values(3, "save", {{"the path", "b"}})),
-            "the path: rank 0 has 'a', rank 3 has 'b'");
-}
-
-TEST(RankValues, SayFirstThatOneSavesAndAnotherLoads) {
-  EXPECT_EQ(difference(encode_rank_values(0, "save", {{"the path", "a"}}),
-                       encode_rank_values(2, "load", {{"the path", "b"}})),
-            "what is done: rank 0 has 'save', rank 2 has 'load'");
+  EXPECT_EQ(
+      difference(encode_rank_values(0, {{"the path", "a"}}), encode_rank_values(3, {{"the path", "b"}})),
+      "the path: rank 0 has 'a', rank 3 has 'b'");
 }
 
 TEST(RankValues, SayWhoIsSilentOfAThing) {
-  EXPECT_EQ(
-      difference(encode_rank_values(0, "save", {}), encode_rank_values(1, "save", {{"verify", "true"}})),
-      "verify: rank 0 has none, rank 1 has 'true'");
+  EXPECT_EQ(difference(encode_rank_values(0, {}), encode_rank_values(1, {{"verify", "true"}})),
+            "verify: rank 0 has none, rank 1 has 'true'");
 }
 
 TEST(RankValues, NameAllRanksThatSayTheSame) {
   const auto of = [](std::uint32_t rank, const char* a, const char* b) {
-    return encode_rank_values(rank, "save", {{"a", a}, {"b", b}});
+    return encode_rank_values(rank, {{"a", a}, {"b", b}});
   };
 
   EXPECT_EQ(difference({of(0, "x", "y"), of(1, "x", "z"), of(2, "x", "y"), of(3, "x", "y")}),
@@ -58,19 +50,18 @@ TEST(RankValues, NameAllRanksThatSayTheSame) {
 }
 
 TEST(RankValues, KeepADifferenceThatWasFoundOnTheWay) {
-  const std::string below = merge_rank_values(
-      {encode_rank_values(1, "save", {{"a", "x"}}), encode_rank_values(2, "save", {{"a", "y"}})});
+  const std::string below =
+      merge_rank_values({encode_rank_values(1, {{"a", "x"}}), encode_rank_values(2, {{"a", "y"}})});
 
-  EXPECT_EQ(difference(encode_rank_values(0, "save", {{"a", "x"}}), below),
+  EXPECT_EQ(difference(encode_rank_values(0, {{"a", "x"}}), below),
             "a: ranks 0 and 1 have 'x', rank 2 has 'y'");
 }
 
 TEST(RankValues, StayShortWhateverRanksSay) {
-  std::string merged = encode_rank_values(0, "save", {{"a", "0"}});
+  std::string merged = encode_rank_values(0, {{"a", "0"}});
   std::size_t after_four = 0;
   for (std::uint32_t rank = 1; rank < 100; ++rank) {
-    merged =
-        merge_rank_values({merged, encode_rank_values(rank, "save", {{"a", std::to_string(rank % 50)}})});
+    merged = merge_rank_values({merged, encode_rank_values(rank, {{"a", std::to_string(rank % 50)}})});
     after_four = rank == 4 ? merged.size() : after_four;
   }
 

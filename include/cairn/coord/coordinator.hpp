@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/base/timeout.hpp"
@@ -43,6 +44,16 @@ struct CoordinatorOptions {
   std::size_t fan_out = 16;
 };
 
+/// Says what a rank does in a session, so that ranks which do different things there are told so, and nobody waits for
+/// what another one never says.
+struct SessionPurpose {
+  SessionPurpose() = default;
+  SessionPurpose(std::string does, std::string of) : kind(std::move(does)), what(std::move(of)) {}
+
+  std::string kind;  ///< "saves", "rewinds to"; the same on all ranks, or the session fails on all of them.
+  std::string what;  ///< "run/5", "step 4"; for people.
+};
+
 /// Receives a notice: which rank it is from, and what it says.
 using NoticeHandler = std::function<void(std::size_t from, std::string_view text)>;
 
@@ -74,10 +85,14 @@ class Coordinator {
   /// As CoordinatorOptions::lost_after.
   [[nodiscard]] Timeout lost_after() const noexcept { return lost_after_; }
 
-  /// Joins the next session: the n-th call on one rank meets the n-th on every other.
-  [[nodiscard]] Session join();
-  /// Joins the next ones, at once: no other thread's comes between. Every rank joins them with the same scopes.
-  [[nodiscard]] std::vector<Session> join(const std::vector<FailureScope>& scopes);
+  /// Joins the next session: the n-th call on one rank meets the n-th on every other. Ranks that join it for another
+  /// kind of thing fail it on all with Errc::invalid_argument: it names who does what, and the next calls meet again.
+  /// `join_timeout`: as CoordinatorOptions has it, for this session; zero: as there.
+  [[nodiscard]] Session join(SessionPurpose purpose = {}, Timeout join_timeout = {});
+  /// Joins several at once, two at most, as one call: no other thread's comes between. Ranks of the same purpose join
+  /// them with the same scopes.
+  [[nodiscard]] std::vector<Session> join_several(const std::vector<FailureScope>& scopes,
+                                                  SessionPurpose purpose = {}, Timeout join_timeout = {});
 
   /// Tells something outside of sessions: rank 0 tells all others, any other rank tells rank 0. Returns at once; it
   /// may be lost, as ranks may be, and a rank that does not listen does not hear it.

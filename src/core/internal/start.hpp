@@ -49,7 +49,8 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
 
 /// Tells the other ranks of a load that all make together that this rank refuses it, with the current exception,
 /// before it has begun.
-void tell_refusal(const LoadOptions& options, const Context& context) noexcept;
+void tell_refusal(const std::filesystem::path& path, const LoadOptions& options,
+                  const Context& context) noexcept;
 
 /// As start_load, for a coroutine on any executor: blocks nothing. `path` is absolute. Begins when it is awaited.
 ///

@@ -10,6 +10,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/timeout.hpp"
 #include "cairn/coord/coordinator.hpp"
 
 #include "joint/internal/failure_listener.hpp"
@@ -27,10 +28,12 @@ namespace cairn::joint {
 /// Threads: `fail` may be called from any thread; the rest by the coroutines of one load.
 class JointLoad {
  public:
-  /// Joins the others for the next load of this rank. Null where there are none.
-  static std::unique_ptr<JointLoad> join(coord::Coordinator& coordinator);
+  /// Joins the others for the next load of this rank, of `path`, for at most `join_timeout`; see Coordinator::join.
+  /// Null where there are none.
+  static std::unique_ptr<JointLoad> join(coord::Coordinator& coordinator, std::string path = {},
+                                         Timeout join_timeout = {});
 
-  explicit JointLoad(coord::Coordinator& coordinator);
+  explicit JointLoad(coord::Coordinator& coordinator, std::string path = {}, Timeout join_timeout = {});
   /// Leaves; a load that has not ended was dropped.
   ~JointLoad();
   JointLoad(const JointLoad&) = delete;

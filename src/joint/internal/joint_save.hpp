@@ -15,6 +15,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/timeout.hpp"
 #include "cairn/coord/coordinator.hpp"
 
 #include "joint/internal/failure_listener.hpp"
@@ -52,10 +53,12 @@ struct Verdict {
 /// Threads: `fail`, `send_verdict` and `leave` may be called from any thread; the rest by the coroutines of one save.
 class JointSave {
  public:
-  /// Joins the others for the next save of this rank. Null where there are none: then a save says nothing to anybody.
-  static std::unique_ptr<JointSave> join(coord::Coordinator& coordinator);
+  /// Joins the others for the next save of this rank, into `path`, for at most `join_timeout`; see Coordinator::join.
+  /// Null where there are none: then a save says nothing to anybody.
+  static std::unique_ptr<JointSave> join(coord::Coordinator& coordinator, std::string path = {},
+                                         Timeout join_timeout = {});
 
-  explicit JointSave(coord::Coordinator& coordinator);
+  explicit JointSave(coord::Coordinator& coordinator, std::string path = {}, Timeout join_timeout = {});
   /// Leaves; a save that nobody has said anything about was dropped.
   ~JointSave();
   JointSave(const JointSave&) = delete;

@@ -13,9 +13,8 @@ namespace cairn::joint {
 /// Values that must be the same on all ranks: what each is, for messages, and what it is here.
 using RankValues = std::vector<std::pair<std::string, std::string>>;
 
-/// The values of one rank, for the others. The first one is `what_is_done`: "save", "load".
-[[nodiscard]] std::string encode_rank_values(std::uint32_t rank, std::string_view what_is_done,
-                                             const RankValues& rank_values);
+/// The values of one rank, for the others.
+[[nodiscard]] std::string encode_rank_values(std::uint32_t rank, const RankValues& rank_values);
 
 /// Joins what ranks have encoded: what several say is kept once, with their numbers. Where ranks differ, a few groups
 /// are kept, those of the lowest ranks.
