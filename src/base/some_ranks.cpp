@@ -23,6 +23,12 @@ void SomeRanks::add(const SomeRanks& others) {
   lowest.resize(std::min(lowest.size(), kMostNamed));
 }
 
+bool SomeRanks::remove(std::size_t rank) {
+  const bool is_named = std::erase(lowest, static_cast<std::uint32_t>(rank)) > 0;
+  count -= is_named ? 1 : 0;
+  return is_named;
+}
+
 std::string to_string(const SomeRanks& ranks) {
   std::string text = ranks.count == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.lowest.size(); ++i) {

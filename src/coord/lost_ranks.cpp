@@ -95,9 +95,9 @@ std::exception_ptr LostRanks::failure() const {
   }
   std::string words;
   for (const auto& [rank, loss] : losses_) {
-    const std::chrono::duration<double> passed = transport_->now() - loss.since;
-    words +=
-        fmt::format("{}rank {} is lost since {:.1f} s ago", words.empty() ? "" : ", ", rank, passed.count());
+    const auto passed = std::chrono::floor<std::chrono::seconds>(transport_->now() - loss.since);
+    words += fmt::format("{}rank {} is lost", words.empty() ? "" : ", ", rank);
+    words += passed.count() == 0 ? "" : fmt::format(", as was found {} s ago", passed.count());
   }
   return std::make_exception_ptr(Error(Errc::peer_lost, fmt::format("{}: {}", words, kEndAndStartAgain)));
 }

@@ -105,7 +105,17 @@ void SessionState::note_missing(std::size_t from, std::string_view body) {
 
 SomeRanks SessionState::missing() const {
   const MutexLock lock(mutex_);
-  return missing_of_all();
+  SomeRanks missing = missing_of_all();
+  if (missing.remove(rank_) && missing.count == 0 && waits_above()) {
+    missing.add(std::size_t{0});  // Those above have not heard yet that this rank has said its part.
+  }
+  return missing;
+}
+
+bool SessionState::waits_above() const {
+  return std::any_of(neighbours_.begin(), neighbours_.end(),
+                     [this](const Neighbour& each)
+                         CAIRN_REQUIRES(mutex_) { return is_parent(each.rank) && is_missing_from(each); });
 }
 
 SomeRanks SessionState::missing_below() const {
@@ -125,7 +135,6 @@ SomeRanks SessionState::missing_below() const {
 
 SomeRanks SessionState::missing_of_all() const {
   SomeRanks missing = missing_below();
-  bool waits_for_root = false;
   for (const Neighbour& neighbour : neighbours_) {
     if (!is_parent(neighbour.rank)) {
       continue;
@@ -135,9 +144,8 @@ SomeRanks SessionState::missing_of_all() const {
     } else if (neighbour.missing.count != 0) {
       return neighbour.missing;  // What this rank misses is among it.
     }
-    waits_for_root = is_missing_from(neighbour);
   }
-  if (missing.count == 0 && waits_for_root) {
+  if (missing.count == 0 && waits_above()) {
     missing.add(std::size_t{0});  // It waits for nobody, or says nothing of it yet.
   }
   return missing;

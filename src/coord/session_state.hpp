@@ -138,6 +138,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   [[nodiscard]] bool is_parent(std::size_t neighbour) const noexcept CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SomeRanks missing_below() const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] SomeRanks missing_of_all() const CAIRN_REQUIRES(mutex_);
+  /// Returns whether a round needs what comes from the rank above.
+  [[nodiscard]] bool waits_above() const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Packet alive_packet(const SomeRanks& missing) const;
   [[nodiscard]] SomeRanks find_late() const CAIRN_REQUIRES(mutex_);
   void count_silence(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);

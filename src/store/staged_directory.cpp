@@ -409,7 +409,21 @@ void StagedDirectory::publish(Manifest manifest, std::span<const io::FileDigest>
   if (state_->is_settled || state_->is_abandoned || state_->is_joined) {
     throw Error(Errc::closed, fmt::format("publish {}", state_->target.string()));
   }
-  publish_staged(*state_, std::move(manifest), digests, others);
+  try {
+    publish_staged(*state_, std::move(manifest), digests, others);
+  } catch (const Error& error) {
+    // Other ranks that hear nothing of rank 0 move its directory away, and take back what they have written.
+    const std::string trash = trash_name(state_->name, state_->uuid);
+    if (error.code() == Errc::cancelled || !is_called(state_->parent, trash, state_->staged)) {
+      throw;
+    }
+    CAIRN_PROBE("store.given_up_by_other_ranks");
+    throw Error(
+        Errc::peer_lost,
+        fmt::format("{}: the other ranks have given the save up, because they have heard nothing of rank 0 "
+                    "for too long: it was stopped, or cut off",
+                    state_->target.string()));
+  }
   CAIRN_ASSERT(state_->is_settled, "a save that was published is settled");
   if (state_->use) {
     state_->use->keep();

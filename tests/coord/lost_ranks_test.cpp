@@ -75,8 +75,9 @@ TEST(ALostRank, IsNamedWithTheTimeSinceAndWhatToDo) {
   const Ends next = job.start_without(2, agree_twice);
   job.network().run();
 
-  EXPECT_THAT([&] { (*next)[1].rethrow(); },
-              Fails(Errc::peer_lost, AllOf(HasSubstr("rank 2 is lost since 1"), HasSubstr("start again"))));
+  EXPECT_THAT(
+      [&] { (*next)[1].rethrow(); },
+      Fails(Errc::peer_lost, AllOf(HasSubstr("rank 2 is lost, as was found 1"), HasSubstr("start again"))));
 }
 
 TEST(ALostRank, IsMissedThoughItDiedBetweenSessions) {

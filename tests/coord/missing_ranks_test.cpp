@@ -107,6 +107,22 @@ TEST_F(Missing, AreTheNeighboursThatHaveNotComeFromTheBeginning) {
   EXPECT_EQ(named(*joined_[1]), "ranks 0, 3 and 4");
 }
 
+TEST_F(Missing, AreOthersThanTheRankThatAsks) {
+  for (std::size_t rank = 0; rank < job_.size(); ++rank) {
+    join(rank);
+    if (rank != 3) {
+      speak(rank);
+    }
+  }
+  job_.network().run(10s);
+  EXPECT_THAT(known_by({0, 1, 14}), ::testing::Each("rank 3"));
+  EXPECT_THAT(known_by({3}), ElementsAre("nobody"));
+
+  static_cast<void>(joined_[3]->channel("word").broadcast(""));
+
+  EXPECT_THAT(known_by({3}), ElementsAre("rank 0"));
+}
+
 TEST(LateRanks, AreAllNamedWhenTheirTimeIsUp) {
   CoordinatorOptions options;
   options.join_timeout = 5s;

@@ -69,7 +69,9 @@ class WatchedSyscalls final : public testing::ForwardingSyscalls {
 /// A save of which rank 0 has made the directory, and rank 3 joins it.
 class JoinedDirectory : public ::testing::Test {
  protected:
-  JoinedDirectory() {
+  JoinedDirectory() { make_primary(); }
+
+  void make_primary() {
     StagedOptions options = overwriting();
     options.uuid = uuid_;
     primary_.emplace(StagedDirectory::create(*engine_, target_, std::move(options)));
@@ -311,6 +313,24 @@ TEST_F(JoinedDirectory, IsAbortedByARankThatHearsNothing) {
   primary_.reset();
   recover(io::posix_syscalls(), directory_.path(), {});
   EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(JoinedDirectory, TellsRankZeroThatItWasGivenUpAndNotThatTheDiskHasLostSomething) {
+  for (const bool has_taken_back : {true, false}) {
+    StagedDirectory joined = join();
+    const std::vector<FileEntry> entries = prepare(joined);
+    ASSERT_EQ(joined.decide_alone(), LoneVerdict::aborted);
+    if (has_taken_back) {
+      joined.take_back();
+      joined.abandon();
+    }
+
+    EXPECT_THAT([&] { publish(entries); },
+                Fails(Errc::peer_lost, HasSubstr("have heard nothing of rank 0 for too long")));
+    primary_.reset();
+    recover(io::posix_syscalls(), directory_.path(), {});
+    make_primary();
+  }
 }
 
 TEST_F(JoinedDirectory, IsAbortedByAllRanksAlike) {

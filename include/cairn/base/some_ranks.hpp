@@ -16,6 +16,8 @@ struct SomeRanks {
   void add(std::size_t rank);
   /// Adds the ranks of another message; none of them is here already.
   void add(const SomeRanks& others);
+  /// Takes away a rank that is named. Returns whether it was.
+  bool remove(std::size_t rank);
 };
 
 /// "rank 3", "ranks 1 and 3", "ranks 1, 2, 3, 4 and 17 more".

@@ -118,8 +118,8 @@ class Session {
   /// found it; must neither block nor throw.
   void on_failure(std::function<void(const std::exception_ptr& why)> work) const;
 
-  /// The ranks for which rounds wait that have begun: they have not joined, or have not said their part. As far as
-  /// this rank knows: neighbours in the tree tell each other with their signs of life.
+  /// The other ranks for which rounds wait that have begun: they have not joined, or have not said their part. As far
+  /// as this rank knows: neighbours in the tree tell each other with their signs of life.
   [[nodiscard]] SomeRanks missing() const;
 
   /// Nothing more will be said or heard: neighbours do not listen for signs of life any more.
