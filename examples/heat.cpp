@@ -7,6 +7,7 @@
 //
 // With LOST_AT the last rank dies at that step, as it would with its machine.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <exception>
@@ -28,6 +29,7 @@ namespace {
 constexpr std::uint64_t kRows = 120;
 constexpr std::uint64_t kColumns = 80;
 constexpr double kTimeOfStep = 0.2;
+constexpr std::chrono::minutes kMost{5};  // For a save, or a load, with the waits for other ranks.
 
 // [strip]
 /// The rows [begin, end) of the plate, which a rank computes. Row 0 and the one after the last are the halo.
@@ -119,6 +121,9 @@ void simulate(const std::filesystem::path& root, std::uint64_t steps, std::uint6
   std::uint64_t step = 0;
   cairn::ResumeOptions resuming;
   resuming.recover = true;  // Remove first what a killed job has left.
+  resuming.load.deadline = kMost;
+  cairn::StepOptions how;
+  how.save.deadline = kMost;
   if (auto resumed = run.resume({{"state", wanted(strip)}}, resuming)) {
     time = resumed->loaded.take<cairn::Tree>("state").get<double>("time");
     step = resumed->step;
@@ -134,7 +139,7 @@ void simulate(const std::filesystem::path& root, std::uint64_t steps, std::uint6
     if (step == lost_at && job->rank() + 1 == job->size()) {
       std::raise(SIGKILL);
     }
-    run.save(step, {{"state", held(strip, time)}});  // At most steps nothing. Then the strip may change.
+    run.save(step, {{"state", held(strip, time)}}, how);  // At most steps nothing. Then the strip may change.
   }
   run.close();  // Waits for the last save, and throws what went wrong with it.
   // [/run]

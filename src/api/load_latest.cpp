@@ -22,6 +22,7 @@
 #include "api/internal/look.hpp"
 #include "api/newest.hpp"
 #include "base/internal/clock.hpp"
+#include "base/internal/require_timeout.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "core/internal/start.hpp"
@@ -56,6 +57,7 @@ class Search {
         options_(options),
         calls_(std::move(calls)),
         end_(later(calls_.clock().steady_now(), options.load.deadline)) {
+    require_not_negative(options.load.deadline, fmt::format("{}: the deadline", title()));
     if (options.load.together) {
       throw Error(
           Errc::invalid_argument,
@@ -82,7 +84,7 @@ class Search {
 
   /// Errors: Errc::timed_out.
   [[nodiscard]] Timeout time_left() const {
-    if (options_.load.deadline <= Timeout()) {
+    if (options_.load.deadline == Timeout()) {
       return {};
     }
     const auto left = end_ - calls_.clock().steady_now();

@@ -2,6 +2,7 @@
 #include "cairn/coord/coordinator.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <span>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/require_timeout.hpp"
 #include "coord/notices.hpp"
 #include "coord/sessions.hpp"
 
@@ -29,6 +31,7 @@ void check(const Transport& transport, const CoordinatorOptions& options) {
   if (options.heartbeat.count() <= 0 || options.lost_after < options.heartbeat) {
     refuse("CoordinatorOptions::lost_after is shorter than heartbeat, or heartbeat is not positive");
   }
+  require_not_negative(options.join_timeout, "CoordinatorOptions::join_timeout");
 }
 
 }  // namespace
@@ -84,6 +87,7 @@ Session Coordinator::join(SessionPurpose purpose, Timeout join_timeout) {
 
 std::vector<Session> Coordinator::join_several(const std::vector<FailureScope>& scopes,
                                                SessionPurpose purpose, Timeout join_timeout) {
+  require_not_negative(join_timeout, "join_timeout");
   std::vector<Session> sessions;
   for (std::shared_ptr<SessionState>& state : sessions_->join(scopes, purpose, join_timeout)) {
     sessions.push_back(Session(std::move(state), sessions_));
@@ -93,6 +97,14 @@ std::vector<Session> Coordinator::join_several(const std::vector<FailureScope>& 
 
 Hash128 Coordinator::job() const noexcept {
   return transport_->job();
+}
+
+std::exception_ptr Coordinator::loss() const {
+  return sessions_->loss();
+}
+
+bool Coordinator::ask(std::size_t other) {
+  return sessions_->ask(other);
 }
 
 void Coordinator::notify(std::string_view topic, std::string_view text) {

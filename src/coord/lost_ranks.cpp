@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coord/lost_ranks.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -48,6 +50,30 @@ void LostRanks::find(std::size_t lost, std::uint64_t session) {
   const Packet packet = encode_finding(PacketKind::lost, session, finding);
   pass_on(packet, rank_);
   transport_->send(lost, packet);
+}
+
+bool LostRanks::ask(std::size_t rank, std::uint64_t session) {
+  {
+    const MutexLock lock(mutex_);
+    if (transport_ == nullptr || losses_.contains(rank)) {
+      return false;
+    }
+    const Transport::Time now = transport_->now();
+    const auto [asked, is_answered] = asked_.try_emplace(rank, Question{now});
+    asked->second.silence += silence_of(now - std::exchange(asked->second.last, now), options_);
+    if (asked->second.silence <= options_.lost_after) {
+      return is_answered;
+    }
+    asked_.erase(asked);
+  }
+  CAIRN_PROBE("coord.rank_gives_no_answer");
+  find(rank, session);
+  return false;
+}
+
+void LostRanks::take_answer(std::size_t from) {
+  const MutexLock lock(mutex_);
+  asked_.erase(from);
 }
 
 void LostRanks::take_lost(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
@@ -140,6 +166,16 @@ std::set<std::size_t> LostRanks::neighbours() const {
   }
   CAIRN_ASSERT(!reached.contains(rank_), "a rank is not its own neighbour");
   return reached;
+}
+
+Error closed_by(std::size_t rank) {
+  return Error(Errc::peer_failed,
+               fmt::format("rank {} has closed its coordinator: it takes part no more", rank));
+}
+
+std::chrono::nanoseconds silence_of(std::chrono::nanoseconds elapsed, const CoordinatorOptions& options) {
+  constexpr int kMostTicksAtOnce = 2;
+  return std::min(elapsed, kMostTicksAtOnce * options.heartbeat);
 }
 
 }  // namespace cairn::coord

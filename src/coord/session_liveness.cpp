@@ -13,14 +13,6 @@
 #include "coord/session_state.hpp"
 
 namespace cairn::coord {
-namespace {
-
-/// A rank that was suspended, or whose transport was lent no thread, has received nothing meanwhile: others were not
-/// silent then.
-constexpr int kMostTicksAtOnce = 2;
-
-}  // namespace
-
 void SessionState::tick_later() {
   const MutexLock lock(mutex_);
   if (transport_ != nullptr && !failure_ && (!has_left_ || may_be_asked())) {
@@ -197,10 +189,8 @@ void SessionState::tick() {
       return;
     }
     const Transport::Time now = transport_->now();
-    const auto elapsed =
-        std::min<std::chrono::nanoseconds>(now - last_tick_, kMostTicksAtOnce * options_.heartbeat);
+    count_silence(silence_of(now - last_tick_, options_));
     last_tick_ = now;
-    count_silence(elapsed);
     const Neighbour* const neighbour = has_left_ ? nullptr : find_lost();
     if (neighbour != nullptr) {
       lost = neighbour->rank;

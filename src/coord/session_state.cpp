@@ -13,6 +13,24 @@
 #include "base/internal/probe.hpp"
 
 namespace cairn::coord {
+namespace {
+
+std::string encode_purpose(const SessionPurpose& purpose) {
+  std::string body;
+  put_text(body, purpose.kind);
+  put_text(body, purpose.what);
+  return body;
+}
+
+SessionPurpose decode_purpose(std::string_view body) {
+  SessionPurpose purpose;
+  purpose.kind = take_text(body);
+  purpose.what = take_text(body);
+  return purpose;
+}
+
+}  // namespace
+
 SessionState::SessionState(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
                            std::shared_ptr<LostRanks> lost, std::uint64_t number)
     : number_(number),
@@ -49,10 +67,7 @@ void SessionState::join(FailureScope scope, const SessionPurpose& purpose, Timeo
       return;
     }
     last_tick_ = transport_->now();
-    std::string word;
-    put_text(word, purpose.kind);
-    put_text(word, purpose.what);
-    const Packet joined = packet_of(PacketKind::joined, {}, word);
+    const Packet joined = packet_of(PacketKind::joined, {}, encode_purpose(purpose));
     for (const Neighbour& neighbour : neighbours_) {
       send(neighbour.rank, joined);
     }
@@ -126,8 +141,7 @@ void SessionState::miss(std::size_t rank) noexcept {
       return;
     }
   }
-  fail(std::make_exception_ptr(Error(
-      Errc::peer_failed, fmt::format("rank {} has closed its coordinator: it takes part no more", rank))));
+  fail(std::make_exception_ptr(closed_by(rank)));
 }
 
 void SessionState::lose(const std::exception_ptr& why) noexcept {
@@ -458,8 +472,7 @@ void SessionState::receive(std::size_t from, const DecodedPacket& decoded, const
     }
     neighbour->silence = {};
     neighbour->is_resting = kind == PacketKind::rest;
-    neighbour->has_joined |=
-        kind == PacketKind::joined || kind == PacketKind::alive || kind == PacketKind::up;
+    neighbour->has_joined |= kind == PacketKind::joined;  // Its first word.
     neighbour->has_left |= kind == PacketKind::left;
     if (has_left_) {
       return;
@@ -470,14 +483,9 @@ void SessionState::receive(std::size_t from, const DecodedPacket& decoded, const
     case PacketKind::alive:
       note_missing(from, decoded.body);
       break;
-    case PacketKind::joined: {
-      std::string_view body = decoded.body;
-      SessionPurpose purpose;
-      purpose.kind = take_text(body);
-      purpose.what = take_text(body);
-      note_purpose(from, purpose);
+    case PacketKind::joined:
+      note_purpose(from, decode_purpose(decoded.body));
       break;
-    }
     case PacketKind::up:
       take_up(from, key, decoded.body);
       break;
@@ -486,10 +494,9 @@ void SessionState::receive(std::size_t from, const DecodedPacket& decoded, const
       take_down(key, decoded, packet);
       break;
     case PacketKind::fail:
-      if (!is_bound_to(from)) {
-        break;
+      if (is_bound_to(from)) {
+        fail(decode_failure(decoded.body), from, packet);
       }
-      fail(decode_failure(decoded.body), from, packet);
       break;
     case PacketKind::left:
       fail_if_somebody_left();

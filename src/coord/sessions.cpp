@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coord/sessions.hpp"
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,8 @@
 namespace cairn::coord {
 namespace {
 
+/// Stands for no session, in a question whether a rank is there.
+constexpr std::uint64_t kNoSession = std::numeric_limits<std::uint64_t>::max();
 /// Each call takes so many numbers, however many sessions it joins: after ranks have called different things their next
 /// calls meet again.
 constexpr std::size_t kNumbersOfACall = 2;
@@ -25,7 +28,7 @@ Sessions::Sessions(Transport& transport, const CoordinatorOptions& options)
       options_(options),
       rank_(transport.rank()),
       tree_{transport.size(), options.fan_out},
-      lost_(std::make_shared<LostRanks>(transport, tree_)) {}
+      lost_(std::make_shared<LostRanks>(transport, tree_, options)) {}
 
 std::shared_ptr<SessionState> Sessions::find(std::uint64_t number) {
   const MutexLock lock(mutex_);
@@ -103,11 +106,18 @@ void Sessions::receive(std::size_t from, const Packet& packet) noexcept {
       take_lost(from, decoded, packet);
     } else if (decoded.head.kind == PacketKind::found) {
       lost_->take_found(from, decoded, packet);
+    } else if (decoded.head.session == kNoSession) {
+      if (decoded.head.kind == PacketKind::question) {
+        say(from, PacketKind::here, kNoSession);
+      } else {
+        lost_->take_answer(from);
+      }
     } else if (const auto session = find(decoded.head.session)) {
       session->receive(from, decoded, packet);
     } else if (decoded.head.kind == PacketKind::ask || decoded.head.kind == PacketKind::question ||
                decoded.head.kind == PacketKind::joined) {
-      say_left(from, decoded.head.session);
+      CAIRN_PROBE("coord.asked_about_a_session_that_ended");
+      say(from, PacketKind::left, decoded.head.session);
     }
   } catch (...) {  // Bytes that no rank of ours sends, or no memory: nobody may wait for what was in them.
     CAIRN_PROBE("coord.packet_not_understood");
@@ -128,11 +138,27 @@ void Sessions::take_lost(std::size_t from, const DecodedPacket& decoded, const P
   }
 }
 
-void Sessions::say_left(std::size_t to, std::uint64_t number) const {
-  CAIRN_PROBE("coord.asked_about_a_session_that_ended");
+bool Sessions::ask(std::size_t rank) {
+  std::uint64_t next = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (gone_.contains(rank)) {
+      throw closed_by(rank);
+    }
+    if (is_closed_ || !transport_->has_thread(rank)) {
+      return true;
+    }
+    next = next_;
+  }
+  const bool is_answered = lost_->ask(rank, next);
+  say(rank, PacketKind::question, kNoSession);
+  return is_answered;
+}
+
+void Sessions::say(std::size_t to, PacketKind kind, std::uint64_t number) const {
   PacketHead head;
   head.session = number;
-  head.kind = PacketKind::left;
+  head.kind = kind;
   {
     const MutexLock lock(mutex_);
     if (is_closed_) {

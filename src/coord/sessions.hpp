@@ -32,6 +32,9 @@ class Sessions {
   /// Drops a session that was left: now, or, while a rank may still ask for what was said in it, when this rank joins
   /// later ones.
   void forget(std::uint64_t number) noexcept;
+  /// As Coordinator has them.
+  [[nodiscard]] std::exception_ptr loss() const { return lost_->failure(); }
+  bool ask(std::size_t rank);
   /// As SessionState::rest, in all that this rank has joined.
   bool rest() noexcept;
   /// Fails what is left, and tells all ranks that this one joins nothing more: what they join later fails at once.
@@ -43,8 +46,8 @@ class Sessions {
   [[nodiscard]] std::vector<std::shared_ptr<SessionState>> all() const;
   /// Sends it to the neighbours in the tree but one, who has sent it.
   void pass_on(const Packet& packet, std::size_t from) const;
-  /// Answers a rank that asks for what was said in a session that is forgotten here.
-  void say_left(std::size_t to, std::uint64_t number) const;
+  /// Tells one rank something that has no text: that a session of which it asks is forgotten here.
+  void say(std::size_t to, PacketKind kind, std::uint64_t number) const;
   void take_closed(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Fails a session that a rank which is gone will never join.
   void miss_those_gone(SessionState& session) const;

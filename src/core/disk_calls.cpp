@@ -17,6 +17,7 @@
 #include "async/internal/timers.hpp"
 #include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
+#include "base/internal/require_timeout.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/services.hpp"
 
@@ -128,11 +129,13 @@ const store::Store& DiskCalls::checkpoint_store() const noexcept {
 
 void DiskCalls::run(const std::string& what, std::chrono::nanoseconds deadline,
                     std::function<void()> work) const {
+  require_not_negative(deadline, fmt::format("{}: the deadline", what));
   run_or_wait(services_, deadline, std::move(work), [&] { return too_late(what, deadline, ""); });
 }
 
 void DiskCalls::change(const std::string& what, std::chrono::nanoseconds deadline,
                        std::function<void(CommitState& commit)> work) const {
+  require_not_negative(deadline, fmt::format("{}: the deadline", what));
   const auto commit = std::make_shared<CommitState>();
   const OperationRegistry::Call call{what, {}, {}};
   services_->operations.enter(call);
@@ -151,6 +154,7 @@ void DiskCalls::change(const std::string& what, std::chrono::nanoseconds deadlin
 
 Awaitable<> DiskCalls::await(std::string what, std::chrono::nanoseconds deadline,
                              std::function<void()> work) const {
+  require_not_negative(deadline, fmt::format("{}: the deadline", what));
   return await_end(services_, std::move(what), deadline, std::move(work));
 }
 

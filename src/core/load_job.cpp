@@ -21,7 +21,8 @@ LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path,
     : ReadJob(std::move(services), std::move(path), std::move(requests), std::move(registry),
               std::move(options), begin, memory),
       joint_(this->options().together
-                 ? joint::JointLoad::join(this->services().coordinator, this->path().string())
+                 ? joint::JointLoad::join(this->services().coordinator, this->path().string(),
+                                          this->options().join_timeout)
                  : nullptr) {}
 
 LoadJob::~LoadJob() {

@@ -14,6 +14,7 @@
 #include "async/internal/thread_scope.hpp"
 #include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
+#include "base/internal/require_timeout.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/drop_later.hpp"
 #include "core/internal/busy_here.hpp"
@@ -83,6 +84,7 @@ bool Operation::runs_here() const noexcept {
 void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
   CAIRN_ASSERT(!done().has_happened(),
                "an operation is launched before it is done");  // It may be given up before.
+  require_not_negative(deadline, fmt::format("{}: the deadline", title_));
   services_->operations.enter(shared_from_this());  // First: `close` must find all that runs, or refuse it.
   try {
     if (deadline > deadline.zero()) {

@@ -215,7 +215,8 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   call.is_accepted = options.return_when_accepted;
   call.waiting = waiting;
   call.is_on_own_thread = is_busy_here(*services);
-  std::unique_ptr<joint::JointSave> joint = joint::JointSave::join(services->coordinator, path.string());
+  std::unique_ptr<joint::JointSave> joint =
+      joint::JointSave::join(services->coordinator, path.string(), options.join_timeout);
   auto job = telling_others(joint, [&] {
     if (!call.is_accepted) {
       refuse_here(*services, "a save");

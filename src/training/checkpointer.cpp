@@ -119,7 +119,7 @@ Checkpointer::~Checkpointer() {
 
 bool Checkpointer::should_save(std::uint64_t step) const {
   state_->require_not_asking();
-  return state_->decide(step);
+  return state_->decide(step, state_->time_of(step, {}, {}));
 }
 
 StepResponse Checkpointer::save(std::uint64_t step, const Checkpointables& items,
@@ -155,7 +155,7 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
     state_->look_at_root(options.deadline);
   });
   try {
-    return load_checkpointables(path, requests, options, state_->context);
+    return load_checkpointables(path, requests, state_->load_options(options), state_->context);
   } catch (...) {
     std::rethrow_exception(state_->judge_load(step, path, std::current_exception()));
   }
@@ -178,7 +178,7 @@ StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests
     state_->look_at_root(options.deadline);
   });
   try {
-    return {load_checkpointables_async(path, requests, options, state_->context), load};
+    return {load_checkpointables_async(path, requests, state_->load_options(options), state_->context), load};
   } catch (...) {
     std::rethrow_exception(load->judge(std::current_exception()));
   }
@@ -225,8 +225,8 @@ void Checkpointer::remove(std::uint64_t step) {
   state_->list_again([&] { state_->remover.remove(step); });
 }
 
-void Checkpointer::rewind(std::uint64_t step) {
-  state_->rewind(step);
+void Checkpointer::rewind(std::uint64_t step, const RewindOptions& options) {
+  state_->rewind(step, false, options);
 }
 
 void Checkpointer::pin(std::uint64_t step) {

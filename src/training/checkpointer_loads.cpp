@@ -56,6 +56,13 @@ std::filesystem::path Checkpointer::State::path_of(std::uint64_t step) const {
   return directory.path(step);
 }
 
+LoadOptions Checkpointer::State::load_options(LoadOptions how) const {
+  if (how.join_timeout == how.join_timeout.zero()) {
+    how.join_timeout = options.join_timeout;
+  }
+  return how;
+}
+
 /// The step of this number in another root is not the one that is meant.
 void Checkpointer::State::look_at_root(Timeout deadline) const {
   const core::DiskCalls calls(context);
@@ -106,11 +113,12 @@ std::string Checkpointer::State::refusal_of(Resumed& resumed, const ResumeOption
 }
 
 /// Finds the newest step that the program accepts, in a job of one process.
-std::optional<Resumed> Checkpointer::State::resume_alone(const Requests& requests, const ResumeOptions& how) {
+std::optional<Resumed> Checkpointer::State::resume_alone(const Requests& requests, const ResumeOptions& how,
+                                                         const training::CallTime& time) {
   std::set<std::uint64_t> without;
   std::vector<PassedOver> refused;
   while (true) {
-    std::optional<Resumed> resumed = resume_newest(requests, how, without);
+    std::optional<Resumed> resumed = resume_newest(requests, how, time, without);
     if (!resumed && !refused.empty()) {  // To begin anew is a decision, too.
       throw Error(refused.front().code, refused.front().why);
     }
@@ -132,7 +140,11 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
     throw Error(Errc::invalid_argument,
                 "ResumeOptions::accept chooses among older steps, which needs fall_back");
   }
-  std::optional<Resumed> resumed = ranks ? resume_together(requests, how) : resume_alone(requests, how);
+  const LoadOptions loading = load_options(how.load);
+  const training::CallTime time(clock, loading.deadline, loading.join_timeout,
+                                fmt::format("resume of {}", given_root.string()));
+  std::optional<Resumed> resumed =
+      ranks ? resume_together(requests, how, time) : resume_alone(requests, how, time);
   note_own(directory.latest());
   if (!resumed) {
     tell_other_names(how);
@@ -169,20 +181,26 @@ void Checkpointer::State::tell_other_names(const ResumeOptions& how) const {
 }
 
 std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requests,
-                                                            const ResumeOptions& how) {
+                                                            const ResumeOptions& how,
+                                                            const training::CallTime& time) {
   training::RankResume rank;
+  rank.time = &time;
   rank.root = given_root.string();
   rank.refusal = [&](Resumed& resumed) { return refusal_of(resumed, how); };
   rank.load_newest = [&](const std::set<std::uint64_t>& without) {
-    return resume_newest(requests, how, without);
+    return resume_newest(requests, how, time, without);
   };
   rank.loads_together = how.load.together;
   rank.find_newest = [&](const std::set<std::uint64_t>& without) { return find_newest(how, without); };
   rank.load = [&](std::uint64_t step) {
-    prepare_load(how.load, [&] { look_at_root(how.load.deadline); });
+    LoadOptions loading = load_options(how.load);
+    prepare_load(how.load, [&] {
+      look_at_root(time.left());
+      loading.deadline = time.left();
+    });
     const std::filesystem::path path = directory.path(step);
     try {
-      return load_checkpointables(path, requests, how.load, context);
+      return load_checkpointables(path, requests, loading, context);
     } catch (...) {
       if (is_primary() && is_damage(std::current_exception(), path)) {
         remover.set_damaged(step, true);
@@ -258,10 +276,12 @@ void Checkpointer::State::look_for_steps(const ResumeOptions& how, const std::se
 }
 
 std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& requests, const ResumeOptions& how,
+                                                          const training::CallTime& time,
                                                           const std::set<std::uint64_t>& without) {
   look_for_steps(how, without);
   LoadLatestOptions latest;
   latest.load = how.load;
+  latest.load.deadline = time.left();
   latest.load.together = false;  // This process is alone, or its ranks load one by one.
   latest.fall_back = how.fall_back;
   latest.number = [this, &without](std::string_view name) {

@@ -16,15 +16,18 @@
 
 namespace cairn {
 
-void Checkpointer::State::rewind(std::uint64_t step, bool may_lie_elsewhere) {
+void Checkpointer::State::rewind(std::uint64_t step, bool may_lie_elsewhere, const RewindOptions& how) {
   require_may_wait();
-  wait_idle();
+  const training::CallTime time = time_of(step, how.deadline, {});
   if (ranks) {
-    const auto set_aside = [&] { rewind_here(step, may_lie_elsewhere); };
-    training::rewind_together(
-        coordinator(), step, given_root.string(), [&] { return find_use_above(step); }, set_aside);
+    training::RankRewind rank;
+    rank.prepare = [&] { wait_idle(time); };
+    rank.find_objection = [&] { return find_use_above(step); };
+    rank.work = [&] { rewind_here(step, may_lie_elsewhere); };
+    training::rewind_together(coordinator(), step, rank, time);
     ranks->go_back();
   } else {
+    wait_idle(time);
     rewind_here(step, may_lie_elsewhere);
   }
   if (!is_primary()) {

@@ -28,14 +28,20 @@ namespace cairn {
 using training::StepSave;
 using training::StepUser;
 
-bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
+training::CallTime Checkpointer::State::time_of(std::uint64_t step, Timeout deadline,
+                                                Timeout join_timeout) const {
+  return {clock, deadline, join_timeout == join_timeout.zero() ? options.join_timeout : join_timeout,
+          title_of(step)};
+}
+
+bool Checkpointer::State::decide(std::uint64_t step, const training::CallTime& time, bool is_forced) {
   if (!ranks && is_forced) {
     return true;
   }
   StepDirectory::Steps steps;  // Holds what the moment shows.
   const SaveMoment moment = look(step, steps);
   try {
-    return ranks ? ranks->decide(moment, is_forced) : options.save(moment);
+    return ranks ? ranks->decide(moment, is_forced, time) : options.save(moment);
   } catch (...) {
     std::rethrow_exception(with_context(std::current_exception(), directory.root().string()));
   }
@@ -44,16 +50,16 @@ bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
 /// From here on all ranks have decided to save, and the others wait for one that fails.
 StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
                                        const StepOptions& how) {
-  const TimePoint called = clock.steady_now();
   const bool was_preempted = options.preemption != nullptr && options.preemption->is_preempted();
   bool is_due = !options.save.asks_time();  // Else a failure to decide is one of all ranks.
   has_joined = false;
   look_at_metrics(step, how.metrics);
   try {
-    is_due = decide(step, how.force);
+    const training::CallTime time = time_of(step, how.save.deadline, how.save.join_timeout);
+    is_due = decide(step, time, how.force);
     has_answered_signal = has_answered_signal || was_preempted;
     throw_earlier_failure(step, is_due);
-    return is_due ? start(step, saving_of(items), how, called) : StepResponse();
+    return is_due ? start(step, saving_of(items), how, time.begin()) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
@@ -218,6 +224,9 @@ void Checkpointer::State::require_open() const {
 
 SaveOptions Checkpointer::State::save_options(std::uint64_t step, const StepOptions& how) const {
   SaveOptions save = how.save;
+  if (save.join_timeout == save.join_timeout.zero()) {
+    save.join_timeout = options.join_timeout;
+  }
   try {
     save.annotations = training::annotate(how.save.annotations, step, how.metrics);
   } catch (...) {
@@ -462,6 +471,17 @@ void Checkpointer::State::require_may_wait() const {
 void Checkpointer::State::wait_idle() const {
   coord::wait_with_progress(coordinator(), saves.idle());  // First: it has posted what is to be removed then.
   coord::wait_with_progress(coordinator(), removals.idle());
+}
+
+/// The same, as long as there is time.
+///
+/// Errors: Errc::timed_out.
+void Checkpointer::State::wait_idle(const training::CallTime& time) const {
+  for (const training::Worker* worker : {&saves, &removals}) {
+    if (!wait_until_idle(*worker, time.end())) {
+      time.give_up({});
+    }
+  }
 }
 
 /// Blocks until `worker` has nothing to do, or it is `end`. Returns which it was.

@@ -20,6 +20,8 @@
 #include "async/internal/gate.hpp"
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
+#include "base/internal/require_timeout.hpp"
+#include "training/call_time.hpp"
 #include "training/internal/save_costs.hpp"
 #include "training/internal/worker.hpp"
 #include "training/rank_schedule.hpp"
@@ -41,6 +43,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         remover(options.keep, options.links, options.close_timeout, directory, where),
         costs(clock),
         history(directory.root(), options.save.needs_history() && is_primary(), where) {
+    require_not_negative(options.join_timeout, "CheckpointerOptions::join_timeout");
     announce();  // Nobody else is here yet.
     highest_own = directory.latest();
     if (coordinator().size() > 1) {
@@ -57,7 +60,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] bool is_primary() const { return coordinator().rank() == 0; }
 
   // Saves.
-  [[nodiscard]] bool decide(std::uint64_t step, bool is_forced = false);
+  /// `join_timeout`: of the options of the call; zero: of this.
+  [[nodiscard]] training::CallTime time_of(std::uint64_t step, Timeout deadline, Timeout join_timeout) const;
+  [[nodiscard]] bool decide(std::uint64_t step, const training::CallTime& time, bool is_forced = false);
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
   void look_at_metrics(std::uint64_t step, const Metrics& metrics);
   [[nodiscard]] std::string title_of(std::uint64_t step) const;
@@ -89,6 +94,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
   void wait_idle() const;
+  void wait_idle(const training::CallTime& time) const;
   [[nodiscard]] bool wait_until_idle(const training::Worker& worker,
                                      std::chrono::steady_clock::time_point end) const;
   void remove_old(const std::function<void()>& remove) noexcept;
@@ -107,7 +113,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void require_open() const;
 
   // Ways back.
-  void rewind(std::uint64_t step, bool may_lie_elsewhere = false);
+  void rewind(std::uint64_t step, bool may_lie_elsewhere = false, const RewindOptions& how = {});
   void rewind_here(std::uint64_t step, bool may_lie_elsewhere);
   [[nodiscard]] std::string find_use_above(std::uint64_t step) const;
   void require_lasting(std::uint64_t step, const Metrics& metrics);
@@ -120,14 +126,18 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
+  /// The same, which waits for other ranks as this says where they do not.
+  [[nodiscard]] LoadOptions load_options(LoadOptions how) const;
   void look_at_root(Timeout deadline) const;
   void prepare_load(const LoadOptions& how, const std::function<void()>& prepare) const;
   [[nodiscard]] std::exception_ptr judge_load(std::uint64_t step, const std::filesystem::path& path,
                                               const std::exception_ptr& failure);
   [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
   std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
-  std::optional<Resumed> resume_alone(const Requests& requests, const ResumeOptions& how);
-  std::optional<Resumed> resume_together(const Requests& requests, const ResumeOptions& how);
+  std::optional<Resumed> resume_alone(const Requests& requests, const ResumeOptions& how,
+                                      const training::CallTime& time);
+  std::optional<Resumed> resume_together(const Requests& requests, const ResumeOptions& how,
+                                         const training::CallTime& time);
   /// Why the program does not take what was loaded; empty where it does.
   [[nodiscard]] std::string refusal_of(Resumed& resumed, const ResumeOptions& how) const;
   [[nodiscard]] std::optional<FoundCheckpoint> newest_found(const std::set<std::uint64_t>& without) const;
@@ -136,6 +146,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void look_for_steps(const ResumeOptions& how, const std::set<std::uint64_t>& without);
   std::optional<std::uint64_t> find_newest(const ResumeOptions& how, const std::set<std::uint64_t>& without);
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
+                                       const training::CallTime& time,
                                        const std::set<std::uint64_t>& without);
 
   // Steps that are saved elsewhere first.

@@ -17,7 +17,7 @@
 #include "cairn/base/error.hpp"
 
 #include "coord/internal/borrowed_caller_thread.hpp"
-#include "training/await_here.hpp"
+#include "training/rank_talk.hpp"
 
 namespace cairn::training {
 namespace {
@@ -27,12 +27,6 @@ std::string first_said(const std::vector<std::string>& texts) {
   const auto said =
       std::find_if(texts.begin(), texts.end(), [](const std::string& text) { return !text.empty(); });
   return said == texts.end() ? "" : *said;
-}
-
-/// For `await_here`, which returns what a task has.
-Awaitable<bool> agreed(Awaitable<> agreement) {
-  co_await std::move(agreement);
-  co_return true;
 }
 
 /// Holds what a rank has against a step; nothing where the text is empty.
@@ -79,19 +73,18 @@ class Talk {
       : coordinator_(coordinator),
         rank_(rank),
         number_(coordinator.rank()),
-        session_(coordinator.join({"resumes", rank.root})),
-        channel_(session_.channel("resume")) {}
+        talk_(coordinator, {"resumes", rank.root}, *rank.time),
+        channel_(talk_.channel("resume")) {}
 
   std::optional<Resumed> run() {
     try {
-      await_here(coordinator_, agreed(channel_.agree("ResumeOptions::load.together",
-                                                     rank_.loads_together ? "true" : "false")));
+      talk_.await(channel_.agree("ResumeOptions::load.together", rank_.loads_together ? "true" : "false"));
       coord::rest(coordinator_);  // The disk may be slow.
       std::optional<Resumed> resumed = number_ == 0 ? lead() : follow();
-      session_.leave_later();
+      talk_.end();
       return resumed;
     } catch (...) {
-      session_.fail(std::current_exception());
+      talk_.fail();
       throw;
     }
   }
@@ -108,7 +101,7 @@ class Talk {
       if (resumed) {
         resumed->passed_over.insert(resumed->passed_over.begin(), passed_over.begin(), passed_over.end());
       }
-      await_here(coordinator_, channel_.broadcast(resumed ? words_of(*resumed) : ""));
+      talk_.await(channel_.broadcast(resumed ? words_of(*resumed) : ""));
       if (!resumed) {
         return std::nullopt;
       }
@@ -130,7 +123,7 @@ class Talk {
 
   std::optional<Resumed> follow() {
     while (true) {
-      const std::string named = await_here(coordinator_, channel_.broadcast(""));
+      const std::string named = talk_.await(channel_.broadcast(""));
       if (named.empty()) {
         return std::nullopt;
       }
@@ -177,8 +170,8 @@ class Talk {
   /// Returns the objection of the first rank that has one. Rethrows a failure of another rank of which that
   /// does not complain.
   std::string agree(const std::string& mine) {
-    const std::string merged = await_here(coordinator_, channel_.reduce(mine, first_said));
-    std::string complaint = await_here(coordinator_, channel_.broadcast(merged));
+    const std::string merged = talk_.await(channel_.reduce(mine, first_said));
+    std::string complaint = talk_.await(channel_.broadcast(merged));
     if (complaint.empty() && failed_elsewhere_) {
       std::rethrow_exception(failed_elsewhere_);
     }
@@ -188,7 +181,7 @@ class Talk {
   coord::Coordinator& coordinator_;
   const RankResume& rank_;
   const std::size_t number_;
-  coord::Session session_;
+  RankTalk talk_;
   coord::Channel channel_;
   std::exception_ptr failed_elsewhere_;  // Of the last load together, on this rank only its consequence.
 };
@@ -199,26 +192,27 @@ std::optional<Resumed> resume_together(coord::Coordinator& coordinator, const Ra
   return Talk(coordinator, rank).run();
 }
 
-void rewind_together(coord::Coordinator& coordinator, std::uint64_t step, const std::string& root,
-                     const std::function<std::string()>& find_objection, const std::function<void()>& work) {
-  coord::Session session = coordinator.join({"rewinds to", fmt::format("step {} of {}", step, root)});
+void rewind_together(coord::Coordinator& coordinator, std::uint64_t step, const RankRewind& rank,
+                     const CallTime& time) {
+  RankTalk talk(coordinator, {"rewinds to", time.what()}, time);
   try {
     coord::rest(coordinator);
-    coord::Channel channel = session.channel("rewind");
-    await_here(coordinator, agreed(channel.agree("the step to go back to", std::to_string(step))));
+    rank.prepare();
+    coord::Channel channel = talk.channel("rewind");
+    talk.await(channel.agree("the step to go back to", std::to_string(step)));
     // Only now have the saves of all ranks ended.
-    const std::string objection = await_here(coordinator, channel.reduce(find_objection(), first_said));
+    const std::string objection = talk.await(channel.reduce(rank.find_objection(), first_said));
     if (!objection.empty()) {
       throw Error(Errc::invalid_argument, objection);
     }
     if (coordinator.rank() == 0) {
       coord::rest(coordinator);  // The disk may be slow.
-      work();
+      rank.work();
     }
-    await_here(coordinator, channel.broadcast(""));
-    session.leave_later();
+    talk.await(channel.broadcast(""));
+    talk.end();
   } catch (...) {
-    session.fail(std::current_exception());
+    talk.fail();
     throw;
   }
 }

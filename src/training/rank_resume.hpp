@@ -12,11 +12,14 @@
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/training/step_options.hpp"
 
+#include "training/call_time.hpp"
+
 namespace cairn::training {
 
 /// How one rank goes on from a step.
 struct RankResume {
-  std::string root;  ///< For words.
+  std::string root;                ///< For words.
+  const CallTime* time = nullptr;  ///< The caller's, which outlives the call.
   /// All load together the step that rank 0 finds. Otherwise rank 0 loads it, and the others after it.
   bool loads_together = false;
   /// Rank 0: loads the newest step but for those; nothing when there is none. Lists what it has passed over.
@@ -35,15 +38,22 @@ struct RankResume {
 
 /// Has all ranks go on from one step: that of rank 0, or an older one that all of them can load. Called by all of them.
 ///
-/// Errors: those of a rank's functions; Errc::peer_failed on the others.
+/// Errors: those of a rank's functions; Errc::timed_out; Errc::peer_failed on the others.
 [[nodiscard]] std::optional<Resumed> resume_together(coord::Coordinator& coordinator, const RankResume& rank);
 
-/// Has rank 0 do `work` while the others wait for its end, once all have come here with the same step. `find_objection`
-/// says on each rank what is to keep it from that; empty: nothing.
+/// What one rank does when all go back.
+struct RankRewind {
+  std::function<void()> prepare;  ///< First; waits for saves of this rank, perhaps.
+  /// What is to keep all from going back; empty: nothing.
+  std::function<std::string()> find_objection;
+  std::function<void()> work;  ///< Of rank 0, while the others wait for its end.
+};
+
+/// Has all ranks go back to a step. Called by all of them.
 ///
-/// Errors: Errc::invalid_argument: another step on another rank; an objection. What `work` throws. Errc::peer_failed on
-///         the others.
-void rewind_together(coord::Coordinator& coordinator, std::uint64_t step, const std::string& root,
-                     const std::function<std::string()>& find_objection, const std::function<void()>& work);
+/// Errors: Errc::invalid_argument: another step on another rank; an objection. What the functions throw.
+///         Errc::timed_out. Errc::peer_failed on the others.
+void rewind_together(coord::Coordinator& coordinator, std::uint64_t step, const RankRewind& rank,
+                     const CallTime& time);
 
 }  // namespace cairn::training

@@ -14,7 +14,7 @@
 
 #include "base/internal/packed.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
-#include "training/await_here.hpp"
+#include "training/rank_talk.hpp"
 
 namespace cairn::training {
 namespace {
@@ -105,10 +105,11 @@ RankSchedule::RankSchedule(const SavePolicy& policy, const PreemptionGuard* pree
       listening_(coordinator_.listen(
           topic_, [this](std::size_t from, std::string_view text) { hear(from, text); })) {}
 
-bool RankSchedule::decide(const SaveMoment& here, bool is_forced) {
+bool RankSchedule::decide(const SaveMoment& here, bool is_forced, const CallTime& time) {
   // Hears what has come, and says that this rank may be silent: the policy may think.
   const bool is_lent = coord::BorrowedCallerThread(coordinator_).is_wanted();
-  const Named named = coordinator_.rank() == 0 ? lead(here, is_forced, is_lent) : follow(here.step, is_lent);
+  const Named named =
+      coordinator_.rank() == 0 ? lead(here, is_forced, is_lent, time) : follow(here.step, is_lent, time);
   coord::rest(coordinator_);  // Sends what was said.
   if (is_forced) {
     return true;
@@ -120,25 +121,39 @@ bool RankSchedule::decide(const SaveMoment& here, bool is_forced) {
 }
 
 /// Begins a line: all ranks have its first lease when rank 0 goes on, and hear those that follow.
-void RankSchedule::meet(Step step) {
+/// Where it fails, the line has not begun: the next decision meets again.
+void RankSchedule::meet(Step step, const CallTime& time) {
   const bool is_first = coordinator_.rank() == 0;
-  coord::Session session =
-      coordinator_.join({"decides whether to save", fmt::format("step {} of {}", step, root_)});
-  coord::Channel channel = session.channel(topic_);
-  std::string text;
-  if (is_first) {
+  try {
+    RankTalk talk(coordinator_, {"decides whether to save", fmt::format("step {} of {}", step, root_)}, time);
+    coord::Channel channel = talk.channel(topic_);
+    std::string text;
+    if (is_first) {
+      const MutexLock lock(mutex_);
+      leased_.line = talk.number() + 1;
+      text = encode(leased_);
+    }
+    text = talk.await(channel.broadcast(std::move(text)));
+    if (!is_first) {
+      const MutexLock lock(mutex_);
+      leased_ = decode(text);
+    }
+    const auto nothing = [](const std::vector<std::string>&) { return std::string(); };
+    talk.await(channel.reduce("", nothing));
+    talk.end();
+  } catch (...) {
     const MutexLock lock(mutex_);
-    leased_.line = session.number() + 1;
-    text = encode(leased_);
+    begin_line();
+    throw;
   }
-  text = await_here(coordinator_, channel.broadcast(std::move(text)));
-  if (!is_first) {
-    const MutexLock lock(mutex_);
-    leased_ = decode(text);
-  }
-  const auto nothing = [](const std::vector<std::string>&) { return std::string(); };
-  await_here(coordinator_, channel.reduce("", nothing));
-  session.leave_later();
+}
+
+/// Nothing is decided of what comes.
+void RankSchedule::begin_line() {
+  leased_ = Notice();
+  come_ = 0;
+  here_.reset();
+  asked_ = 0;
 }
 
 /// Returns what was named of the steps up to this one since the one before. Asked again, it is the same.
@@ -192,10 +207,7 @@ void RankSchedule::end_save(std::uint64_t step, std::optional<std::chrono::nanos
 void RankSchedule::go_back() {
   mark_.reset();
   const MutexLock lock(mutex_);
-  leased_ = Notice();
-  come_ = 0;
-  here_.reset();
-  asked_ = 0;
+  begin_line();
   silent_.clear();
   furthest_ = 0;
 }
@@ -215,7 +227,8 @@ void RankSchedule::hear(std::size_t from, std::string_view text) {
 
 // Rank 0.
 
-RankSchedule::Named RankSchedule::lead(const SaveMoment& here, bool is_forced, bool is_lent) {
+RankSchedule::Named RankSchedule::lead(const SaveMoment& here, bool is_forced, bool is_lent,
+                                       const CallTime& time) {
   const bool asks = policy_.asks_time();
   measure(here.step);
   if (is_signalled()) {
@@ -238,7 +251,7 @@ RankSchedule::Named RankSchedule::lead(const SaveMoment& here, bool is_forced, b
   Named named = come_to(here.step);
   lock.unlock();
   if (asks && is_first) {
-    meet(here.step);
+    meet(here.step, time);
   } else if (more.from < more.up_to) {
     coordinator_.notify(topic_, encode(more));
   }
@@ -350,6 +363,9 @@ RankSchedule::Notice RankSchedule::extend(Step step) {
 /// Errors: Errc::peer_failed.
 void RankSchedule::require_reports() const {
   if (!silent_.empty() && clock_.steady_now() - heard_ > coordinator_.lost_after()) {
+    if (const std::exception_ptr loss = coordinator_.loss()) {
+      std::rethrow_exception(loss);
+    }
     SomeRanks silent;
     std::for_each(silent_.begin(), silent_.end(), [&silent](std::size_t rank) { silent.add(rank); });
     throw Error(Errc::peer_failed, fmt::format("all ranks are to save because of a signal, and {}: no answer "
@@ -366,9 +382,14 @@ std::string RankSchedule::hear_report(std::size_t from, const Notice& report) {
       return encode(extend(asked_));
     }
   }
-  if (report.line != leased_.line) {  // It is about an earlier Checkpointer: there is another lease, or none.
-    const bool asks = report.line != 0 && report.up_to != kLastStep && !policy_.asks_time();
-    return !asks ? "" : encode(leased_.line != 0 ? leased_ : Notice{.line = report.line, .up_to = kLastStep});
+  if (report.line != leased_.line) {  // It is about an earlier line: there is another lease, or none.
+    if (report.line == 0 || report.up_to == kLastStep) {
+      return {};
+    }
+    if (policy_.asks_time()) {
+      return encode({.line = report.line, .from = kLastStep});
+    }
+    return encode(leased_.line != 0 ? leased_ : Notice{.line = report.line, .up_to = kLastStep});
   }
   const TimePoint now = clock_.steady_now();
   if (silent_.erase(from) > 0) {
@@ -384,11 +405,29 @@ std::string RankSchedule::hear_report(std::size_t from, const Notice& report) {
 
 // The others.
 
-RankSchedule::Named RankSchedule::follow(Step step, bool is_lent) {
+/// `silence`: of rank 0, which is asked here whether it is there.
+void RankSchedule::require_answer(Step step, std::chrono::nanoseconds silence, bool is_lent,
+                                  const CallTime& time) const {
+  const bool answers = coordinator_.ask(0);
+  if (const std::exception_ptr loss = coordinator_.loss()) {
+    std::rethrow_exception(loss);
+  }
+  if (time.is_over()) {
+    SomeRanks missing;
+    missing.add(std::size_t{0});
+    time.give_up(missing);
+  }
+  const bool is_late = time.join_timeout() > time.join_timeout().zero() && silence > time.join_timeout();
+  if (is_late || (!is_lent && answers && silence > coordinator_.lost_after())) {
+    throw Error(Errc::peer_failed, fmt::format("rank 0 does not say whether to save step {}", step));
+  }
+}
+
+RankSchedule::Named RankSchedule::follow(Step step, bool is_lent, const CallTime& time) {
   MutexLock lock(mutex_);
   if (policy_.asks_time() && leased_.line == 0) {
     lock.unlock();
-    meet(step);
+    meet(step, time);
     lock.lock();
   }
   if (is_signalled() && !come_at_ && !names_preempted()) {
@@ -399,17 +438,21 @@ RankSchedule::Named RankSchedule::follow(Step step, bool is_lent) {
   }
   const TimePoint begin = leased_.line != 0 ? clock_.steady_now() : TimePoint();
   for (bool asks = false; leased_.line != 0 && leased_.up_to < step;) {
-    if (!is_lent && clock_.steady_now() - std::max(begin, heard_) > coordinator_.lost_after()) {
-      throw Error(Errc::peer_failed, fmt::format("rank 0 does not say whether to save step {}", step));
-    }
+    const std::chrono::nanoseconds silence = clock_.steady_now() - std::max(begin, heard_);
     const std::string question = asks ? report() : "";
     const async::Event changed = changed_;
     lock.unlock();
+    require_answer(step, silence, is_lent, time);
     if (asks) {
       coordinator_.notify(topic_, question);
     }
     asks = !coord::wait_with_progress(coordinator_, changed, kAskAgain, clock_);
     lock.lock();
+    if (policy_.asks_time() && leased_.line == 0) {  // Rank 0 has begun another one.
+      lock.unlock();
+      meet(step, time);
+      lock.lock();
+    }
   }
   return come_to(step);
 }
@@ -423,6 +466,10 @@ std::string RankSchedule::report() const {
 std::string RankSchedule::hear_lease(Notice lease) {
   heard_ = clock_.steady_now();
   std::exchange(changed_, async::Event()).set();
+  if (lease.line == leased_.line && lease.from > lease.up_to) {
+    begin_line();  // Rank 0 knows nothing of it.
+    return {};
+  }
   if (lease.line == leased_.line) {
     return append(leased_, lease) ? "" : report();
   }

@@ -23,6 +23,7 @@
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 #include "store/internal/uuid.hpp"
+#include "training/call_time.hpp"
 
 namespace cairn::training {
 
@@ -51,9 +52,10 @@ class RankSchedule {
 
   /// Returns whether to save `here.step`: the same on all ranks. `is_forced`: it is saved whatever the policy says.
   ///
-  /// Errors: what the policy throws, elsewhere than on rank 0 its words; Errc::peer_failed: ranks were silent for
-  ///         CoordinatorOptions::lost_after; of the first step as Channel::broadcast.
-  [[nodiscard]] bool decide(const SaveMoment& here, bool is_forced);
+  /// Errors: what the policy throws, elsewhere than on rank 0 its words; Errc::timed_out; Errc::peer_lost;
+  ///         Errc::peer_failed: ranks that are there have not answered for CoordinatorOptions::lost_after, or have not
+  ///         come within the join timeout of `time`; of the first step as Channel::broadcast.
+  [[nodiscard]] bool decide(const SaveMoment& here, bool is_forced, const CallTime& time);
 
   /// The save of a step has ended here; nothing: it has failed, perhaps before it began. May be called again.
   void end_save(std::uint64_t step, std::optional<std::chrono::nanoseconds> duration) noexcept;
@@ -89,9 +91,11 @@ class RankSchedule {
   static Notice decode(std::string_view text);
   static bool append(Notice& known, const Notice& more);
 
-  Named lead(const SaveMoment& here, bool is_forced, bool is_lent);
-  Named follow(Step step, bool is_lent);
-  void meet(Step step);
+  Named lead(const SaveMoment& here, bool is_forced, bool is_lent, const CallTime& time);
+  Named follow(Step step, bool is_lent, const CallTime& time);
+  void meet(Step step, const CallTime& time);
+  void begin_line() CAIRN_REQUIRES(mutex_);
+  void require_answer(Step step, std::chrono::nanoseconds silence, bool is_lent, const CallTime& time) const;
   Named come_to(Step step) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_signalled() const { return preemption_ != nullptr && preemption_->is_preempted(); }
   [[nodiscard]] bool names_preempted() const CAIRN_REQUIRES(mutex_);

@@ -21,7 +21,7 @@ bool StepCopies::decide(std::uint64_t step, const StepOptions& how) {
   const PreemptionGuard* const guard = state_.options.preemption;
   const bool was_preempted = guard != nullptr && guard->is_preempted();
   state_.look_at_metrics(step, how.metrics);
-  const bool is_due = state_.decide(step, how.force);
+  const bool is_due = state_.decide(step, state_.time_of(step, {}, {}), how.force);
   state_.has_answered_signal = state_.has_answered_signal || was_preempted;
   return is_due;
 }

@@ -322,8 +322,9 @@ TEST_F(StatesOfRanksTest, AreReshardedFlattened) {
         [&](std::uint32_t rank) { return guide(rank, tensor_parallel, data_parallel, false); }, tp * dp);
     for (std::uint32_t rank = 0; rank < tp * dp; ++rank) {
       EXPECT_EQ(ends[rank].text, "");
+      const StateDict wanted = guide(rank, tp, dp);
       EXPECT_EQ(ends[rank].loaded.state.at("state").as<Array>(),
-                *guide(rank, tp, dp)["state"].leaf_if<ShardedTensor>()->data);
+                *wanted["state"].leaf_if<ShardedTensor>()->data);
     }
   }
 }
@@ -349,8 +350,9 @@ TEST_F(StatesOfRanksTest, GoThroughFactories) {
 
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(ends[rank].text, "");
+    const StateDict wanted = swiglu(rank, 4);
     EXPECT_EQ(ends[rank].loaded.state.at("mlp/fc1").as<Array>(),
-              *swiglu(rank, 4)["mlp"]["fc1"].leaf_if<ShardedTensorFactory>()->data);
+              *wanted["mlp"]["fc1"].leaf_if<ShardedTensorFactory>()->data);
   }
 }
 

@@ -88,8 +88,8 @@ TEST_F(TorchDist, HasItsTensorsByTheirKeys) {
   for (const auto& path : {newer(), older()}) {
     EXPECT_EQ(load_plain_tensors(path, *context_), whole(path));
   }
-  EXPECT_THAT(*load_sharded_metadata(newer(), *context_).map_if(),
-              Contains(::testing::Key("rng_state/shard_1.0_2.2")));
+  const StateDict metadata = load_sharded_metadata(newer(), *context_);
+  EXPECT_THAT(*metadata.map_if(), Contains(::testing::Key("rng_state/shard_1.0_2.2")));
 }
 
 TEST_F(TorchDist, HasCommonStateOfBothForms) {

@@ -66,7 +66,8 @@ void expect_same_from_chunks(const Message& message, std::uint64_t page_bytes) {
   std::vector<DestinationPiece> places = load->pieces();
   arrange(places, file.bytes);
   scatter(places, 0, bytes);
-  EXPECT_EQ(serialised(load->finish().get()), serialised(message));
+  const ProtoMessage loaded = load->finish();
+  EXPECT_EQ(serialised(loaded.get()), serialised(message));
 }
 
 /// Goes through a checkpoint.

@@ -44,7 +44,7 @@ MAY_BLOCK = {
     "src/store/checkpoint_lock.cpp": "a moment, to try again, on a thread of the context's",
     "src/store/verify.cpp": OURS,
     "src/tools/array_reader.cpp": OURS,
-    "src/training/await_here.hpp": "lends",
+    "src/training/rank_talk.hpp": "lends",
     "src/training/worker.cpp": OURS,
 }
 PUBLIC_ONLY = "src/cli/"  # A program of one process.

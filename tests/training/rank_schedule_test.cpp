@@ -22,7 +22,7 @@
 #include "coord/notice_wire.hpp"
 #include "support/fails.hpp"
 #include "support/manual_clock.hpp"
-#include "training/await_here.hpp"
+#include "training/rank_talk.hpp"
 
 namespace cairn {
 namespace {
@@ -38,15 +38,11 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 using testing::ManualClock;
 using testing::NoticeWire;
+using training::CallTime;
 using training::RankSchedule;
 using Steps = std::vector<std::uint64_t>;
 
 constexpr std::size_t kLeased = 3;
-
-Awaitable<bool> met(Awaitable<> meeting) {
-  co_await std::move(meeting);
-  co_return true;
-}
 
 /// For steps that take a second each on rank 0.
 class Leases : public ::testing::Test {
@@ -81,7 +77,7 @@ class Leases : public ::testing::Test {
                                        each.clock, margin, "run", store::system_random);
   }
 
-  bool decide(std::size_t rank, std::uint64_t step, bool is_forced = false) {
+  bool decide(std::size_t rank, std::uint64_t step, bool is_forced = false, Timeout deadline = {}) {
     SaveMoment moment;
     moment.step = step;
     moment.steps = saved_;
@@ -90,11 +86,20 @@ class Leases : public ::testing::Test {
       come_ = step;
       moment.now = CommitTime(ranks_[0].clock.now());
     }
-    return ranks_[rank].schedule->decide(moment, is_forced);
+    const CallTime time(ranks_[rank].clock, deadline, {}, "the step");
+    return ranks_[rank].schedule->decide(moment, is_forced, time);
   }
 
-  std::future<bool> begin_to_decide(std::size_t rank, std::uint64_t step) {
-    return std::async(std::launch::async, [this, rank, step] { return decide(rank, step); });
+  std::future<bool> begin_to_decide(std::size_t rank, std::uint64_t step, Timeout deadline = {}) {
+    return std::async(std::launch::async,
+                      [this, rank, step, deadline] { return decide(rank, step, false, deadline); });
+  }
+
+  /// Lets time pass on a rank until that has decided.
+  void pass_time(std::size_t rank, const std::future<bool>& deciding) {
+    while (deciding.wait_for(milliseconds(2)) != std::future_status::ready) {
+      ranks_[rank].clock.advance(milliseconds(100));
+    }
   }
 
   /// Returns whether they save it, which they say alike, when all have decided and heard of it.
@@ -125,10 +130,11 @@ class Leases : public ::testing::Test {
     for (int round = 0; round < 2; ++round) {
       std::vector<std::future<void>> all;
       for (Rank& rank : ranks_) {
-        all.push_back(std::async(std::launch::async, [coordinator = rank.coordinator] {
-          coord::Session session = coordinator->join();
-          training::await_here(*coordinator, met(session.channel("round").agree("a round", "")));
-          session.leave_later();
+        all.push_back(std::async(std::launch::async, [&rank] {
+          const CallTime time(rank.clock, {}, {}, "a round");
+          training::RankTalk talk(*rank.coordinator, {}, time);
+          talk.await(talk.channel("round").agree("a round", ""));
+          talk.end();
         }));
       }
     }
@@ -300,6 +306,49 @@ TEST_F(Leases, NameRank0WhenItIsSilent) {
 
   EXPECT_THAT([&] { ahead.get(); },
               Fails(Errc::peer_failed, HasSubstr("rank 0 does not say whether to save step 8")));
+}
+
+TEST_F(Leases, AreWaitedForUntilTheDeadlineOfTheCall) {
+  make(own_every(2));
+  all_decide(0, 4);
+
+  std::future<bool> ahead = begin_to_decide(2, 8, seconds(1));
+  pass_time(2, ahead);
+
+  EXPECT_THAT([&] { ahead.get(); },
+              Fails(Errc::timed_out, HasSubstr("not done after 1.000 s; still waiting for rank 0")));
+  EXPECT_THAT(all_decide(4, 9), ElementsAre(4, 6, 8));
+}
+
+TEST_F(Leases, BeginAnewAfterAFirstStepToWhichARankHasNotCome) {
+  make(own_every(2));
+  for (const std::size_t early : {0, 1}) {
+    std::future<bool> deciding = begin_to_decide(early, 0, seconds(1));
+    pass_time(early, deciding);
+    EXPECT_THAT([&] { deciding.get(); }, Fails(Errc::timed_out, HasSubstr("still waiting for rank")));
+    for (std::size_t rank = 0; rank < kLeased; ++rank) {
+      if (rank != early) {
+        EXPECT_THAT([&] { decide(rank, 0); }, Fails(Errc::peer_failed, HasSubstr("not done after 1.000 s")));
+      }
+    }
+  }
+
+  EXPECT_THAT(all_decide(0, 5), ElementsAre(0, 2, 4));
+}
+
+TEST_F(Leases, OfALineThatRank0HasGivenUpAreGivenUpByThoseWhoAskForMore) {
+  make(own_every(2));
+  all_decide(0, 4);
+  ranks_[0].schedule->go_back();
+  std::future<bool> first = begin_to_decide(0, 8);
+
+  std::future<bool> second = begin_to_decide(1, 8);
+  std::future<bool> third = begin_to_decide(2, 8);
+  pass_time(1, second);
+  pass_time(2, third);
+
+  EXPECT_TRUE(first.get() && second.get() && third.get());
+  EXPECT_THAT(all_decide(9, 13), ElementsAre(10, 12));
 }
 
 TEST_F(Leases, WaitForARankThatBeginsLate) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -93,6 +94,16 @@ class Coordinator {
   /// them with the same scopes.
   [[nodiscard]] std::vector<Session> join_several(const std::vector<FailureScope>& scopes,
                                                   SessionPurpose purpose = {}, Timeout join_timeout = {});
+
+  /// Returns the error that whatever all ranks begin together fails with, because one of them is lost: Errc::peer_lost.
+  /// Null where none is, as far as this rank has heard.
+  [[nodiscard]] std::exception_ptr loss() const;
+  /// Asks another rank whether it is there, outside of sessions. Whoever waits for that rank calls this again and
+  /// again: one that gives no answer for `lost_after` is lost from then on. Returns false while an answer is due; true
+  /// also of a rank whose transport has no thread to answer (Transport::has_thread).
+  ///
+  /// Errors: Errc::peer_failed when it has closed its coordinator.
+  bool ask(std::size_t rank);
 
   /// Tells something outside of sessions: rank 0 tells all others, any other rank tells rank 0. Returns at once; it
   /// may be lost, as ranks may be, and a rank that does not listen does not hear it.

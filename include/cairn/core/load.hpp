@@ -48,6 +48,8 @@ struct LoadOptions {
   /// together, but for a rank that is lost. It does not begin again when the checkpoint is replaced
   /// meanwhile. Without it ranks load independently. Only for loads: metadata and load_latest refuse it.
   bool together = false;
+  /// With `together`: as SaveOptions::join_timeout.
+  Timeout join_timeout;
   /// For `together`: the ranks of this one's group, itself included; empty: all ranks. A byte is then read once in each
   /// group of which some rank wants it. All members name the same ranks.
   std::vector<std::uint32_t> group;

@@ -63,6 +63,9 @@ struct SaveOptions {
   bool coalesce = false;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;
+  /// Of several ranks: how long this one waits for others that have not come, before all fail with Errc::peer_failed.
+  /// Zero: as CoordinatorOptions::join_timeout.
+  Timeout join_timeout;
   /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch
   /// its values until `staged`. On the context's own threads values must be moved in, or shared.
   bool return_when_accepted = false;

@@ -221,8 +221,9 @@ class Checkpointer {
   /// and all wait. Blocks.
   /// Errors: Errc::not_found: no such step. Errc::invalid_argument: steps above it are pinned, being saved or being
   ///         loaded: they are named, and nothing is moved; ranks name different steps; as `wait` on threads of its own.
-  ///         Errc::peer_failed: another rank has failed. OS errors: what was moved until then stays so.
-  void rewind(std::uint64_t step);
+  ///         Errc::peer_failed: another rank has failed. Errc::timed_out. OS errors: what was moved until then stays
+  ///         so.
+  void rewind(std::uint64_t step, const RewindOptions& options = {});
 
   /// As StepDirectory.
   void pin(std::uint64_t step);

@@ -80,6 +80,11 @@ struct CheckpointerOptions {
   /// of the job was announced to any of them. A rank that is further ahead of rank 0 waits. The more steps, the less
   /// they wait, and the earlier a policy is asked about a step. From 1 to 10,000; others count as the nearest.
   std::uint64_t preemption_margin = 2;
+  /// With several ranks: how long a call waits for ranks that do not come to it, where its own options do not say
+  /// (SaveOptions::join_timeout, LoadOptions::join_timeout). Then it fails on all with Errc::peer_failed, which names
+  /// them. Zero: as CoordinatorOptions::join_timeout, which is for ever unless set: such a call hangs where only a
+  /// deadline tells of a rank that has died (MPI_THREAD_FUNNELED and MPI_THREAD_SERIALIZED).
+  Timeout join_timeout = std::chrono::seconds(600);
   /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal, or
   /// the making of links, may take.
   Timeout close_timeout = std::chrono::seconds(600);
@@ -153,10 +158,17 @@ struct ResumeOptions {
   /// is loaded. Of several ranks each is asked, and one that returns false is enough. Called on the thread that calls
   /// resume; what it throws ends resume. Null: whatever is sound is taken.
   std::function<bool(std::uint64_t step, Loaded& loaded)> accept;
-  /// How to load; the deadline is that of the load, with all that is passed over. With `together`, which must be the
-  /// same on all ranks, rank 0 chooses the step, and the ranks load it together; each step that they try has the
-  /// deadline.
+  /// How to load; the deadline counts from the call, with all that is passed over and the waits for other ranks. With
+  /// `together`, which must be the same on all ranks, rank 0 chooses the step, and the ranks load it together.
   LoadOptions load;
+};
+
+struct RewindOptions {
+  RewindOptions() = default;
+
+  /// How long the call may wait for the save in flight, for removals and for other ranks, before Errc::timed_out. Zero:
+  /// for ever. Steps that rank 0 is moving meanwhile are moved.
+  Timeout deadline;
 };
 
 /// The step from which a training goes on.

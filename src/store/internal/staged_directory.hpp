@@ -86,8 +86,8 @@ class StagedDirectory final : public NewCheckpoint {
   ///    every directory, innermost first;
   /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the save).
   /// Errors: Errc::commit_unknown when the sync after the rename fails, or when the rename fails and nobody can see
-  ///         whether it was done all the same. Errc::peer_lost when other ranks have decided that it is aborted, because
-  ///         they have heard nothing of this one.
+  ///         whether it was done all the same. Errc::peer_lost when other ranks have decided that it is aborted,
+  ///         because they have heard nothing of this one.
   void publish(Manifest manifest, std::span<const io::FileDigest> digests,
                std::span<const FileEntry> others = {}) override;
   [[nodiscard]] const std::string& retirement_problem() const noexcept override;
