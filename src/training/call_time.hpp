@@ -2,6 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 
 #include "cairn/base/some_ranks.hpp"
@@ -18,12 +21,17 @@ class CallTime {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// `clock` outlives this. `deadline`, `join_timeout`: zero is for ever. `what`: "step 3 of run", for its error.
-  CallTime(const Clock& clock, Timeout deadline, Timeout join_timeout, std::string what);
+  /// `clock` and `root`, that of the training, outlive this. Without a `step` it is a resume. `deadline`,
+  /// `join_timeout`: zero is for ever.
+  ///
+  /// Errors: Errc::invalid_argument: one of them is below 0.
+  CallTime(const Clock& clock, const std::filesystem::path& root, std::optional<std::uint64_t> step,
+           Timeout deadline, Timeout join_timeout);
 
   [[nodiscard]] const Clock& clock() const noexcept { return clock_; }
   [[nodiscard]] TimePoint begin() const noexcept { return begin_; }
-  [[nodiscard]] const std::string& what() const noexcept { return what_; }
+  /// Returns what the call is about: "step 3 of run". Made when it is needed: most steps are declined.
+  [[nodiscard]] std::string what() const;
   /// How long it waits for ranks that have not come.
   [[nodiscard]] Timeout join_timeout() const noexcept { return join_timeout_; }
 
@@ -41,10 +49,11 @@ class CallTime {
 
  private:
   const Clock& clock_;
+  const std::filesystem::path& root_;
+  const std::optional<std::uint64_t> step_;
   const TimePoint begin_;
   const Timeout deadline_;
   const Timeout join_timeout_;
-  const std::string what_;
 };
 
 }  // namespace cairn::training

@@ -141,8 +141,7 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
                 "ResumeOptions::accept chooses among older steps, which needs fall_back");
   }
   const LoadOptions loading = load_options(how.load);
-  const training::CallTime time(clock, loading.deadline, loading.join_timeout,
-                                fmt::format("resume of {}", given_root.string()));
+  const training::CallTime time(clock, given_root, std::nullopt, loading.deadline, loading.join_timeout);
   std::optional<Resumed> resumed =
       ranks ? resume_together(requests, how, time) : resume_alone(requests, how, time);
   note_own(directory.latest());

@@ -30,8 +30,8 @@ using training::StepUser;
 
 training::CallTime Checkpointer::State::time_of(std::uint64_t step, Timeout deadline,
                                                 Timeout join_timeout) const {
-  return {clock, deadline, join_timeout == join_timeout.zero() ? options.join_timeout : join_timeout,
-          title_of(step)};
+  return {clock, given_root, step, deadline,
+          join_timeout == join_timeout.zero() ? options.join_timeout : join_timeout};
 }
 
 bool Checkpointer::State::decide(std::uint64_t step, const training::CallTime& time, bool is_forced) {

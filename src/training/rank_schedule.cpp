@@ -100,8 +100,7 @@ RankSchedule::RankSchedule(const SavePolicy& policy, const PreemptionGuard* pree
       clock_(clock),
       margin_(std::clamp<std::uint64_t>(margin, 1, kMostAhead)),
       line_(draw_line(random)),
-      root_(root.string()),
-      topic_("cairn.training " + root_),
+      topic_("cairn.training " + root.string()),
       listening_(coordinator_.listen(
           topic_, [this](std::size_t from, std::string_view text) { hear(from, text); })) {}
 
@@ -122,10 +121,10 @@ bool RankSchedule::decide(const SaveMoment& here, bool is_forced, const CallTime
 
 /// Begins a line: all ranks have its first lease when rank 0 goes on, and hear those that follow.
 /// Where it fails, the line has not begun: the next decision meets again.
-void RankSchedule::meet(Step step, const CallTime& time) {
+void RankSchedule::meet(const CallTime& time) {
   const bool is_first = coordinator_.rank() == 0;
   try {
-    RankTalk talk(coordinator_, {"decides whether to save", fmt::format("step {} of {}", step, root_)}, time);
+    RankTalk talk(coordinator_, {"decides whether to save", time.what()}, time);
     coord::Channel channel = talk.channel(topic_);
     std::string text;
     if (is_first) {
@@ -251,7 +250,7 @@ RankSchedule::Named RankSchedule::lead(const SaveMoment& here, bool is_forced, b
   Named named = come_to(here.step);
   lock.unlock();
   if (asks && is_first) {
-    meet(here.step, time);
+    meet(time);
   } else if (more.from < more.up_to) {
     coordinator_.notify(topic_, encode(more));
   }
@@ -427,7 +426,7 @@ RankSchedule::Named RankSchedule::follow(Step step, bool is_lent, const CallTime
   MutexLock lock(mutex_);
   if (policy_.asks_time() && leased_.line == 0) {
     lock.unlock();
-    meet(step, time);
+    meet(time);
     lock.lock();
   }
   if (is_signalled() && !come_at_ && !names_preempted()) {
@@ -450,7 +449,7 @@ RankSchedule::Named RankSchedule::follow(Step step, bool is_lent, const CallTime
     lock.lock();
     if (policy_.asks_time() && leased_.line == 0) {  // Rank 0 has begun another one.
       lock.unlock();
-      meet(step, time);
+      meet(time);
       lock.lock();
     }
   }

@@ -93,7 +93,7 @@ class RankSchedule {
 
   Named lead(const SaveMoment& here, bool is_forced, bool is_lent, const CallTime& time);
   Named follow(Step step, bool is_lent, const CallTime& time);
-  void meet(Step step, const CallTime& time);
+  void meet(const CallTime& time);
   void begin_line() CAIRN_REQUIRES(mutex_);
   void require_answer(Step step, std::chrono::nanoseconds silence, bool is_lent, const CallTime& time) const;
   Named come_to(Step step) CAIRN_REQUIRES(mutex_);
@@ -119,7 +119,6 @@ class RankSchedule {
   const Clock& clock_;
   const std::uint64_t margin_;
   const std::uint64_t line_;  // As Notice has it, of what rank 0 leases.
-  const std::string root_;
   const std::string topic_;
 
   mutable Mutex mutex_;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -43,6 +44,7 @@ using training::RankSchedule;
 using Steps = std::vector<std::uint64_t>;
 
 constexpr std::size_t kLeased = 3;
+const std::filesystem::path kRoot = "run";
 
 /// For steps that take a second each on rank 0.
 class Leases : public ::testing::Test {
@@ -74,7 +76,7 @@ class Leases : public ::testing::Test {
     each.schedule = nullptr;
     each.schedule =
         std::make_unique<RankSchedule>(policy_, guarded == rank ? &guard_ : nullptr, *each.coordinator,
-                                       each.clock, margin, "run", store::system_random);
+                                       each.clock, margin, kRoot, store::system_random);
   }
 
   bool decide(std::size_t rank, std::uint64_t step, bool is_forced = false, Timeout deadline = {}) {
@@ -86,7 +88,7 @@ class Leases : public ::testing::Test {
       come_ = step;
       moment.now = CommitTime(ranks_[0].clock.now());
     }
-    const CallTime time(ranks_[rank].clock, deadline, {}, "the step");
+    const CallTime time(ranks_[rank].clock, kRoot, step, deadline, {});
     return ranks_[rank].schedule->decide(moment, is_forced, time);
   }
 
@@ -131,7 +133,7 @@ class Leases : public ::testing::Test {
       std::vector<std::future<void>> all;
       for (Rank& rank : ranks_) {
         all.push_back(std::async(std::launch::async, [&rank] {
-          const CallTime time(rank.clock, {}, {}, "a round");
+          const CallTime time(rank.clock, kRoot, std::nullopt, {}, {});
           training::RankTalk talk(*rank.coordinator, {}, time);
           talk.await(talk.channel("round").agree("a round", ""));
           talk.end();
