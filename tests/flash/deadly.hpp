@@ -18,7 +18,8 @@ namespace cairn::flash {
 /// The operating system, until the call with a number: that is never made.
 class Deadly final : public testing::ForwardingSyscalls {
  public:
-  explicit Deadly(std::uint64_t last) : last_(last) {}
+  explicit Deadly(std::uint64_t last, io::Syscalls& real = io::posix_syscalls())
+      : ForwardingSyscalls(real), last_(last) {}
 
   [[nodiscard]] std::uint64_t calls() const { return calls_; }
   /// From here on it looks after each call how much of a file system is in use.
