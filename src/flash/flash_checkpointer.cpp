@@ -121,7 +121,8 @@ void FlashCheckpointer::State::rewind(std::uint64_t step) {
                                              memory.root().string(), root.string()));
   }
   flash::Memory::HeldImages later = memory.hold_above(step);
-  copies.rewind(step);  // First: the disk may refuse it yet, and nothing more is given up then.
+  // First: the disk may refuse it yet, or be removing the step, and nothing more is given up then.
+  copies.rewind(step, memory.has_sound(step));
   memory.retire(std::move(later));
   enter_if_rewound();
   has_gone_on = true;

@@ -51,8 +51,8 @@ void StepCopies::add_cost(std::chrono::nanoseconds duration) {
   state_.costs.add_blocking(duration * kSlowedPercent / 100);
 }
 
-void StepCopies::rewind(std::uint64_t step) {
-  state_.rewind(step, true);
+void StepCopies::rewind(std::uint64_t step, bool may_lie_elsewhere) {
+  state_.rewind(step, may_lie_elsewhere);
 }
 
 std::optional<StepLines> StepCopies::lines() const {

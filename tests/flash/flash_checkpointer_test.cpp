@@ -2,7 +2,9 @@
 #include "cairn/flash/flash_checkpointer.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -10,7 +12,9 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -293,6 +297,37 @@ TEST_F(FlashCheckpointers, DoNotGoBackToADamagedImage) {
   EXPECT_THAT([&] { run_->rewind(1); }, Fails(Errc::not_found, HasSubstr("step 1 is neither")));
 
   expect_resumed(2, ResumedFrom::memory);
+}
+
+/// The policy of what to keep is asked on the thread that removes.
+TEST_F(FlashCheckpointers, DoNotGoBackToAStepThatIsBeingRemoved) {
+  std::atomic<bool> is_held = false;
+  options_.disk.keep = [&is_held](std::span<const StepInfo> steps, CommitTime) {
+    while (is_held) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::vector<bool> kept(steps.size());
+    kept.back() = true;
+    return kept;
+  };
+  start_again();
+  save(1, forced()).wait();
+  run_->wait();
+  is_held = true;
+  save(2, forced()).wait();
+  save(3);
+  EXPECT_FALSE(std::filesystem::exists(image(1)));
+  std::thread later([&is_held] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // The look at the disk finds it yet.
+    is_held = false;
+  });
+
+  EXPECT_THAT([&] { run_->rewind(1); }, Fails(Errc::not_found, HasSubstr("step 1 ")));
+
+  later.join();
+  EXPECT_EQ(run_->latest_in_memory(), 3u);
+  EXPECT_THAT(run_->disk().steps(), ElementsAre(2));
+  run_.reset();  // It asks the policy.
 }
 
 TEST_F(FlashCheckpointers, GoBackWhileTheResponseToALoadIsKept) {

@@ -43,8 +43,8 @@ class StepCopies {
   /// A copy has ended, so long after it began; it has slowed the program down meanwhile.
   void add_cost(std::chrono::nanoseconds duration);
 
-  /// Goes back to a step that may lie elsewhere alone; otherwise as Checkpointer::rewind.
-  void rewind(std::uint64_t step);
+  /// As Checkpointer::rewind, of a step that need not be there where it `may_lie_elsewhere` alone.
+  void rewind(std::uint64_t step, bool may_lie_elsewhere);
 
   /// As Remover::lines: whoever has gone back in this process.
   [[nodiscard]] std::optional<StepLines> lines() const;
