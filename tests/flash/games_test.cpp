@@ -259,8 +259,8 @@ class Game {
         }
         EXPECT_NE(act, "ask") << line;
         if (fault_ == DiskFault::none && is_answering()) {
-          EXPECT_EQ(act, "close") << line;
-          EXPECT_THAT(line, HasSubstr("in memory")) << "the disk had no time to take it";
+          // The disk had no time to take it, or the step that was chosen was being removed.
+          EXPECT_THAT(line, HasSubstr(act == "close" ? "in memory" : "not found")) << act;
         }
       }
     }
