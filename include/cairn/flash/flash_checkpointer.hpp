@@ -28,8 +28,8 @@ struct FlashOptions {
 
   /// A directory on a tmpfs, of this run alone: "/dev/shm/run-42". Made with mode 0700 where it is missing.
   std::filesystem::path memory;
-  /// Most memory that it takes; for a moment one file may go beyond it. An image takes its arrays and some 64 KiB.
-  /// 0: two images, as large as the largest so far has turned out to be.
+  /// Most memory that it takes, at any moment. An image takes its arrays and some 64 KiB. 0: two images, as large as
+  /// the largest so far has turned out to be.
   std::uint64_t memory_bytes = 0;
   /// Which steps are kept in memory.
   SavePolicy to_memory = save_when::every_steps(1);
