@@ -141,10 +141,10 @@ void MappedFiles::drop_removed() {
     }
     each = next;
   }
-  readied_.wait(lock, [&] {
-    return std::none_of(readying_.begin(), readying_.end(),
-                        [&](const Key& key) { return gone.contains(key); });
-  });
+  const auto is_gone = [&gone](const Key& key) { return gone.contains(key); };
+  while (std::any_of(readying_.begin(), readying_.end(), is_gone)) {
+    readied_.wait(lock);
+  }
 }
 
 void MappedFiles::begin_round() {

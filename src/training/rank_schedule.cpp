@@ -139,6 +139,8 @@ void RankSchedule::meet(const CallTime& time) {
     }
     const auto nothing = [](const std::vector<std::string>&) { return std::string(); };
     talk.await(channel.reduce("", nothing));
+    // Who went on before all are there would join a session more than who gives up here.
+    talk.await(channel.broadcast(""));
     talk.end();
   } catch (...) {
     const MutexLock lock(mutex_);
@@ -441,8 +443,8 @@ RankSchedule::Named RankSchedule::follow(Step step, bool is_lent, const CallTime
     const std::string question = asks ? report() : "";
     const async::Event changed = changed_;
     lock.unlock();
-    require_answer(step, silence, is_lent, time);
     if (asks) {
+      require_answer(step, silence, is_lent, time);
       coordinator_.notify(topic_, question);
     }
     asks = !coord::wait_with_progress(coordinator_, changed, kAskAgain, clock_);

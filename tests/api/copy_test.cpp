@@ -268,7 +268,9 @@ TEST_F(CopyTest, OfWhatIsRemovedMeanwhileMakesNothing) {
 
   const AsyncResponse copying = copy_checkpoint_async(target(), copy(), {}, *slow.context);
   ASSERT_TRUE(slow.disk->holds());
-  remove_checkpoint(target(), {}, *context_);
+  RemoveOptions how;
+  how.even_if_held = true;
+  remove_checkpoint(target(), how, *context_);
   slow.disk->let_go();
 
   EXPECT_THAT([&] { copying.wait(); }, Fails(Errc::not_found));

@@ -259,7 +259,7 @@ TEST_F(RanksOfATraining, HearWhatAPolicyThrowsAtItsStep) {
   EXPECT_THAT(thrown, ::testing::Each(AllOf(HasSubstr("3: "), HasSubstr("no idea"))));
 }
 
-TEST_F(RanksOfATraining, NameRank0WhenItDoesNotSayWhatIsNext) {
+TEST_F(RanksOfATraining, NameRank0WhenItHasEnded) {
   testing::LocalRanks job(kThree);
   const std::string failures = testing::failures_on_ranks(job, [&](const auto& coordinator) {
     ContextOptions options = with_clock(clock_);
@@ -278,8 +278,7 @@ TEST_F(RanksOfATraining, NameRank0WhenItDoesNotSayWhatIsNext) {
     }
   });
 
-  EXPECT_THAT(failures,
-              AllOf(HasSubstr("rank 1: "), HasSubstr("rank 0 does not say whether to save step 7")));
+  EXPECT_THAT(failures, AllOf(HasSubstr("rank 1: "), HasSubstr("rank 0 has closed its coordinator")));
 }
 
 TEST_F(RanksOfATraining, DoNotResumeWithoutARankThatDoesNotAnswer) {
