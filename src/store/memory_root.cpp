@@ -134,7 +134,7 @@ void MemoryRoot::ask(const std::filesystem::path& file, std::uint64_t bytes) {
 
 void MemoryRoot::make_way() {
   const std::uint64_t allowed = allowed_bytes_;
-  trim(allowed - std::min(allowed, asked_bytes_.load()));
+  drop_beyond(allowed - std::min(allowed, asked_bytes_.load()));
 }
 
 void MemoryRoot::reserve(const std::filesystem::path& file, std::uint64_t bytes) {
@@ -143,6 +143,11 @@ void MemoryRoot::reserve(const std::filesystem::path& file, std::uint64_t bytes)
 }
 
 void MemoryRoot::trim(std::uint64_t most_bytes) {
+  spare_.look();
+  drop_beyond(most_bytes);
+}
+
+void MemoryRoot::drop_beyond(std::uint64_t most_bytes) {
   if (spare_.trim(most_bytes)) {
     mappings_.drop_removed();
   }
@@ -191,7 +196,10 @@ void MemoryRoot::prepare(std::span<const std::uint64_t> sizes, const std::functi
       continue;
     }
     const MutexLock lock(making_);
-    if (asked_bytes_ + spare_.bytes() + size > allowed_bytes_) {
+    const std::uint64_t allowed =
+        allowed_bytes_;  // Before the look: what is given up is spare before it is allowed.
+    spare_.look();
+    if (asked_bytes_ + spare_.bytes() + size > allowed) {
       return;
     }
     const std::string name = fmt::format("new-{}-{}", to_string(claim_->record().program), prepared_++);

@@ -362,6 +362,23 @@ TEST_F(MemoryRoots, AreMadeReadyForTheSavesToCome) {
   EXPECT_EQ(held->mapped_files(), 3u);
 }
 
+/// What is removed is entered by somebody else: by another object, if not another process.
+TEST_F(MemoryRoots, CountWhatIsSpareSinceTheyLookedLast) {
+  const std::shared_ptr<MemoryRoot> held = claim();
+  save("1", 'a');
+  remove("1");
+  held->allow(held->asked_bytes() + kBytes + kBytes / 2);
+
+  const std::uint64_t sizes[] = {kBytes};
+  held->prepare(sizes, [] { return false; });
+  EXPECT_EQ(spare_files(), 1u) << "another one is more than is allowed";
+
+  save("2", 'b');
+  remove("2");
+  held->trim(0);
+  EXPECT_EQ(spare_files(), 0u);
+}
+
 TEST_F(MemoryRoots, DropWhatAKilledProgramHadBegunToMake) {
   const std::shared_ptr<MemoryRoot> held = claim();
   testing::write_text(root_ / ".cairn-spare/begun", "");

@@ -99,6 +99,7 @@ class MemoryRoot {
   void map(const io::Directory& directory, const std::string& name);
   void ask(const std::filesystem::path& file, std::uint64_t bytes);
   void make_way();
+  void drop_beyond(std::uint64_t most_bytes);
 
   using Key = std::pair<std::uint64_t, std::uint64_t>;  // Of a FileId.
 
