@@ -59,5 +59,6 @@ run_step(sh -c "eval '${compile}' -std=c++20 ${FLAGS} -O1 -Wall -Wextra -Werror 
 file(GLOB described RELATIVE "${pkgconfig_folder}" "${pkgconfig_folder}/cairn*.pc")
 foreach(file IN LISTS described)
   cmake_path(GET file STEM package)
+  file(REMOVE_RECURSE "${FOLDER}/run")  # What the program saves.
   run_step(sh -c "eval '${COMPILER}' ${FLAGS} by_hand.o $(pkg-config --libs ${package}) -o by_hand && ./by_hand" WORKING_DIRECTORY "${FOLDER}")
 endforeach()
