@@ -105,6 +105,7 @@ TEST_F(Agents, PassATermOnAndPersistTheNewest) {
 }
 
 TEST_F(Agents, TakeAHangUpAsATerm) {
+  std::signal(SIGHUP, SIG_DFL);  // Under nohup these tests would have it ignored, and the agent as well.
   const Started agent = start_agent(flasher());
   EXPECT_THAT(agent->next_line(), StartsWith("resumed none"));
   EXPECT_THAT(agent->next_line(), StartsWith("saved"));
