@@ -230,6 +230,7 @@ TEST_F(FlashCheckpointers, GoBackInBothLevels) {
 
   EXPECT_EQ(run_->latest_in_memory(), std::nullopt) << "1 had to give way to 3";
   EXPECT_THAT(run_->disk().steps(), ElementsAre(1));
+  EXPECT_EQ(told_, 0) << "what the program gives up itself it knows";
   expect_resumed(1, ResumedFrom::disk);
   EXPECT_NO_THROW(save(2));
 }
