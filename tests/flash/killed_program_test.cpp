@@ -74,12 +74,15 @@ class KilledPrograms : public FlashProcesses {
     return found;
   }
 
-  /// Starts programs until one has died while it copied a step to disk.
+  /// Starts programs, each in a run of its own, until one has died while it copied a step to disk.
   void die_while_persisting() const {
     std::filesystem::create_directory(root());
     // Threads make the calls in another order each time.
     for (std::uint64_t attempt = 0; unfinished().empty() && attempt < 240; ++attempt) {
-      const std::uint64_t call = 300 + attempt * 7 % 600;
+      std::filesystem::remove_all(memory());
+      std::filesystem::remove_all(root());
+      std::filesystem::create_directory(root());
+      const std::uint64_t call = 300 + attempt * 7 % 400;
       FlashProcesses::start(flasher(1, 4, call))->await_end();
       for (const std::filesystem::path& left : unfinished()) {
         std::error_code none;
