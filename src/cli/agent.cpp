@@ -98,7 +98,7 @@ std::vector<ImageLine> lines_of(const RunImages& images) {
       const auto age = std::chrono::system_clock::now() - *found.commit_time;
       line.age = std::max(std::chrono::floor<std::chrono::seconds>(age), std::chrono::seconds(0));
     }
-    line.state = found.is_sound()                 ? images.refusal(*step).empty() ? "complete" : "given up"
+    line.state = found.is_sound()                 ? images.refusal(*step) ? "other line" : "complete"
                  : found.kind == EntryClass::live ? "being filled"
                                                   : "damaged";
     const flash::Persisted persisted = images.persisted(*step);

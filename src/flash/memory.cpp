@@ -114,41 +114,48 @@ void Memory::find_images() {
   std::sort(images_.begin(), images_.end(), [](const Image& a, const Image& b) { return a.step < b.step; });
 }
 
-std::string refusal_of(const training::StepLines& lines, std::uint64_t line, std::uint64_t step,
-                       const std::filesystem::path& path) {
-  using Standing = training::StepLines::Standing;
-  const Standing standing = lines.standing(line, step);
-  return standing == Standing::kept       ? ""
-         : standing == Standing::given_up ? fmt::format(
-                                                "{} is of line {} of the steps, which a rewind has "
-                                                "left below it: the line is {} now",
-                                                path.string(), line, lines.newest())
-                                          : fmt::format(
-                                                "{} is of line {} of the steps, and the directory of "
-                                                "steps knows none after {}",
-                                                path.string(), line, lines.newest());
+std::optional<Error> refusal_of(const training::StepLines& lines, std::uint64_t line, std::uint64_t step,
+                                const std::filesystem::path& path) {
+  switch (lines.standing(line, step)) {
+    case training::StepLines::Standing::kept:
+      return std::nullopt;
+    case training::StepLines::Standing::given_up:
+      return Error(
+          Errc::superseded,
+          fmt::format("{} belongs to steps that were given up: a rewind went back below it (its line is "
+                      "{}, and the run is in line {})",
+                      path.string(), line, lines.newest()));
+    case training::StepLines::Standing::unknown:
+      break;
+  }
+  return Error(
+      Errc::invalid_argument,
+      fmt::format("{} is of line {} of the steps, and {}/{} in the directory of steps knows none after {}; "
+                  "cairn agent clean --all gives the image up",
+                  path.string(), line, training::kFlashName, training::kLineName, lines.newest()));
 }
 
 std::vector<std::string> Memory::enter(const training::StepLines& lines) {
-  using Standing = training::StepLines::Standing;
   std::vector<std::string> told;
   const MutexLock lock(mutex_);
+
+  std::vector<Image> given_up;
   for (const Image& image : images_) {
-    if (!image.is_damaged && lines.standing(image.line, image.step) == Standing::unknown) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("{}; cairn agent clean --all gives it up",
-                              refusal_of(lines, image.line, image.step, path(image.step))));
+    const std::optional<Error> refusal =
+        image.is_damaged ? std::nullopt : refusal_of(lines, image.line, image.step, path(image.step));
+    if (refusal && refusal->code() != Errc::superseded) {
+      throw *refusal;
+    }
+    if (refusal) {
+      given_up.push_back(image);
+      told.emplace_back(refusal->detail());
     }
   }
   lines_ = lines;
-  for (const Image& image : std::vector<Image>(images_)) {
-    std::string refusal = image.is_damaged ? "" : refusal_of(lines, image.line, image.step, path(image.step));
-    if (!refusal.empty()) {
-      if (!try_retire(image.step)) {
-        mark(image.step, &Image::is_damaged, true);
-        mark(image.step, &Image::is_given_up, true);
-      }
-      told.push_back(std::move(refusal));
+  for (const Image& image : given_up) {
+    if (!try_retire(image.step)) {
+      mark(image.step, &Image::is_damaged, true);
+      mark(image.step, &Image::is_given_up, true);
     }
   }
   return told;

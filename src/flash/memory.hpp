@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/training/step_directory.hpp"
 
@@ -49,9 +50,10 @@ struct Image {
   bool is_wanted = false;    ///< It is being persisted.
 };
 
-/// Returns what is said of an image whose line of steps was given up, or that nobody knows; empty for one that counts.
-[[nodiscard]] std::string refusal_of(const training::StepLines& lines, std::uint64_t line, std::uint64_t step,
-                                     const std::filesystem::path& path);
+/// Returns why nobody goes on from an image: Errc::superseded where its line of steps was given up,
+/// Errc::invalid_argument where nobody knows that line. Nothing for an image that counts.
+[[nodiscard]] std::optional<Error> refusal_of(const training::StepLines& lines, std::uint64_t line,
+                                              std::uint64_t step, const std::filesystem::path& path);
 
 /// Returns which image gives way to the next; nothing when none may. A damaged one is the first; else it is the oldest,
 /// but not the newest that is sound, nor one that is wanted. With room for one only, that may go when it is on disk, or
@@ -121,7 +123,7 @@ class Memory {
   ///
   /// Errors: Errc::invalid_argument: one is of a line that nobody knows; then none is given up.
   [[nodiscard]] std::vector<std::string> enter(const training::StepLines& lines);
-  /// That of the next image.
+  /// The line of the next image.
   [[nodiscard]] std::uint64_t line() const;
 
   /// Maps the images before their memory is wanted again, the oldest first, and what the next save may take.

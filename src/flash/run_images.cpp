@@ -211,14 +211,14 @@ std::filesystem::path RunImages::on_disk(std::uint64_t step) const {
 
 std::optional<std::uint64_t> RunImages::newest() const {
   for (const auto& [step, entry] : steps_in(images_, {StepFormat()})) {
-    if (refusal(step).empty()) {
+    if (!refusal(step)) {
       return step;
     }
   }
   return std::nullopt;
 }
 
-std::string RunImages::refusal(std::uint64_t step) const {
+std::optional<Error> RunImages::refusal(std::uint64_t step) const {
   const auto lines = training::StepLines::read(io::Directory::open(syscalls_, root_));
   try {
     const auto opened = store::CommittedDirectory::open(syscalls_, image(step));
@@ -229,7 +229,7 @@ std::string RunImages::refusal(std::uint64_t step) const {
     if (!store::is_damage(syscalls_, error.code(), image(step))) {
       throw;
     }
-    return "";  // Who copies it is told.
+    return std::nullopt;  // The copy tells.
   }
 }
 
@@ -238,8 +238,8 @@ Persisted RunImages::persisted(std::uint64_t step) const {
 }
 
 SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& is_to_stop) const {
-  if (const std::string why = refusal(step); !why.empty()) {
-    throw Error(Errc::superseded, why);
+  if (const std::optional<Error> why = refusal(step)) {
+    throw *why;
   }
   if (persisted(step) == Persisted::unknown) {  // What is there and not damaged is for the copy to refuse.
     training::set_any_damaged_aside(syscalls_, root_, on_disk(step).filename(), random_of(context_));
@@ -266,11 +266,15 @@ std::optional<std::uint64_t> RunImages::persist_newest(
     if (newest && step <= *newest) {
       break;
     }
+    if (const std::optional<Error> why = refusal(step)) {
+      on_passed_over(*why);
+      continue;
+    }
     try {
       persist(step, is_to_stop);
       return step;
     } catch (const Error& error) {
-      if (error.code() != Errc::superseded && !store::is_damage(syscalls_, error.code(), image(step))) {
+      if (!store::is_damage(syscalls_, error.code(), image(step))) {
         throw;
       }
       on_passed_over(error);

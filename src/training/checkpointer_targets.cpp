@@ -53,9 +53,8 @@ void Checkpointer::State::make_way(std::uint64_t step, bool overwrite) const {
     require_unpinned(step);
   }
   if (overwrite && remover.is_damaged(step)) {
-    const store::RandomSource& random = context.options().random;
     training::set_damaged_aside(training::syscalls_of(context), directory.root(),
-                                directory.path(step).filename(), random ? random : store::system_random);
+                                directory.path(step).filename(), training::random_of(context));
   }
 }
 

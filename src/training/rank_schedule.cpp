@@ -139,7 +139,7 @@ void RankSchedule::meet(const CallTime& time) {
     }
     const auto nothing = [](const std::vector<std::string>&) { return std::string(); };
     talk.await(channel.reduce("", nothing));
-    // Who went on before all are there would join a session more than who gives up here.
+    // A rank that went on before all are there would join a session more than one that gives up here.
     talk.await(channel.broadcast(""));
     talk.end();
   } catch (...) {

@@ -22,11 +22,10 @@ namespace cairn::training {
 namespace {
 
 io::Directory make_line(const io::Directory& root, const Context& context) {
-  const store::RandomSource& random = context.options().random;
-  return make_rewound_line(root, clock_of(context).now(), random ? random : store::system_random);
+  return make_rewound_line(root, clock_of(context).now(), random_of(context));
 }
 
-/// Of a rewind that moves nothing: it leaves no line.
+/// A rewind that has moved nothing leaves no line.
 void remove_if_empty(const io::Directory& root, const io::Directory& line) noexcept {
   try {
     root.open_directory(kRewoundName).remove_empty_directory(line.path().filename().string());

@@ -10,6 +10,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/assert.hpp"
 #include "base/internal/probe.hpp"
 
 namespace cairn::training {
@@ -73,6 +74,8 @@ StepLines::Standing StepLines::standing(std::uint64_t line, std::uint64_t step) 
 void StepLines::begin(std::uint64_t from) {
   ++newest_;
   std::erase_if(forks_, [from](const Fork& fork) { return fork.from >= from; });
+  CAIRN_ASSERT(forks_.empty() || (forks_.back().line < newest_ && forks_.back().from < from),
+               "later lines have left the others later");
   forks_.push_back({newest_, from});
   if (forks_.size() > kMostForks) {  // Of the earliest lines rather too much is given up.
     forks_.front().line = forks_[1].line;

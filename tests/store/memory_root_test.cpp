@@ -362,7 +362,7 @@ TEST_F(MemoryRoots, AreMadeReadyForTheSavesToCome) {
   EXPECT_EQ(held->mapped_files(), 3u);
 }
 
-/// What is removed is entered by somebody else: by another object, if not another process.
+/// Somebody else enters what is removed: another object, if not another process.
 TEST_F(MemoryRoots, CountWhatIsSpareSinceTheyLookedLast) {
   const std::shared_ptr<MemoryRoot> held = claim();
   save("1", 'a');

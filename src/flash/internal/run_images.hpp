@@ -63,10 +63,10 @@ class RunImages {
   [[nodiscard]] std::filesystem::path image(std::uint64_t step) const;
   /// Where a step lies on disk or, if it does not, would be copied to.
   [[nodiscard]] std::filesystem::path on_disk(std::uint64_t step) const;
-  /// Returns why an image must not be gone on from: its line of steps was given up, or nobody knows it; else empty.
+  /// As `refusal_of`. A damaged image has none.
   ///
   /// Errors: Errc::malformed_metadata: of the lines; OS errors.
-  [[nodiscard]] std::string refusal(std::uint64_t step) const;
+  [[nodiscard]] std::optional<Error> refusal(std::uint64_t step) const;
   /// Returns whether the checkpoint on disk is the very image.
   [[nodiscard]] Persisted persisted(std::uint64_t step) const;
   [[nodiscard]] store::ClaimLook claim() const { return store::look_at_claim(images_); }
@@ -74,7 +74,7 @@ class RunImages {
   /// Copies an image to disk, where it may be already; a damaged checkpoint that has its name there is set aside. It is
   /// stopped once `is_to_stop`, which is asked now and then, unless it is past the point of no return.
   ///
-  /// Errors: Errc::superseded: its line of steps was given up, or nobody knows it. Errc::cancelled; as copy_checkpoint.
+  /// Errors: as `refusal_of` says; Errc::cancelled; as copy_checkpoint.
   SaveResult persist(std::uint64_t step, const std::function<bool()>& is_to_stop = {}) const;
   /// Copies the newest image that is sound, if it is newer than all sound steps on disk, from which
   /// `remove_left_on_disk` comes first. Returns its step; nothing where there is none to copy. `on_passed_over`

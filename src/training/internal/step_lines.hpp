@@ -11,7 +11,7 @@
 
 namespace cairn::training {
 
-/// What a root keeps for programs that have steps in memory, too.
+/// A root keeps here what programs with steps in memory need to know.
 inline constexpr std::string_view kFlashName = ".cairn-flash";
 inline constexpr std::string_view kLineName = "line";  ///< In it.
 
@@ -24,7 +24,7 @@ class StepLines {
   /// Errors: Errc::malformed_metadata; OS errors.
   [[nodiscard]] static StepLines read(const io::Directory& root);
 
-  /// Those of new steps.
+  /// The line of new steps.
   [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
   enum class Standing : std::uint8_t { kept, given_up, unknown };
   /// Returns whether a step of a line is given up; nobody knows of a line that comes after the newest.
