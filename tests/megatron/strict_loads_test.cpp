@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The eight modes of loads, of keys that one side lacks, on ranks together and alone: one verdict with one text.
 #include <cstdint>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 namespace cairn::megatron {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using testing::counted;
 using ::testing::Each;
@@ -113,6 +115,26 @@ TEST_F(StrictLoads, AreToldWhatOneRankAsksForAlone) {
       expect_end(end, strict, has_unexpected, lacks, has_unexpected);
     }
   }
+}
+
+TEST_F(StrictLoads, OfWhatIsNotThereOrDamagedFailAlikeOnAllRanks) {
+  const auto requested = [](std::uint32_t rank) { return request(rank, false, false); };
+  const auto verdict = [&](const std::filesystem::path& path) {
+    const std::vector<LoadEnd> ends = load_on(requested, 2, path);
+    for (const LoadEnd& end : ends) {
+      EXPECT_THAT(end.text, HasSubstr(ends.front().text));  // Others say which rank it was.
+    }
+    return ends.front().text;
+  };
+  EXPECT_THAT(verdict(target() / "nowhere"), AllOf(HasSubstr("not found"), HasSubstr("nowhere")));
+
+  std::filesystem::create_directory(target());
+  EXPECT_THAT(verdict(target()), HasSubstr(target().string()));
+  std::filesystem::remove(target());
+
+  expect_saved(stored, 2);
+  std::filesystem::resize_file(target() / "COMMIT", 3);
+  EXPECT_THAT(verdict(target()), HasSubstr("COMMIT"));
 }
 
 TEST_F(StrictLoads, NameKeysAndRanks) {

@@ -31,9 +31,9 @@ class HeldSyscalls final : public ForwardingSyscalls {
   }
   /// How many wait, or have waited.
   [[nodiscard]] int held() const { return held_; }
-  /// Returns whether a call is held within ten seconds.
+  /// Returns whether a call is held within a minute.
   [[nodiscard]] bool holds(int calls = 1) const {
-    for (int i = 0; i < 10000 && held_ < calls; ++i) {
+    for (int i = 0; i < 60000 && held_ < calls; ++i) {
       static_cast<void>(async::Event().wait_for(std::chrono::milliseconds(1)));
     }
     return held_ >= calls;
