@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -11,6 +13,7 @@
 namespace cairn::proto {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::MapIterator;
 using google::protobuf::MapKey;
@@ -62,6 +65,61 @@ void each_entry(Message& message, const FieldDescriptor& field, const Visit& vis
   }
 }
 
+/// Remembers which types may have a map in them.
+class TypesWithMaps {
+ public:
+  bool has(const Descriptor& type) {
+    const auto [known, is_new] = known_.try_emplace(&type, false);
+    if (!is_new) {
+      return known->second;
+    }
+    // All types that this one leads to: asking them one by one would take a type that leads back here for one without.
+    std::vector<const Descriptor*> reached = {&type};
+    std::set<const Descriptor*> seen = {&type};
+    bool found = false;
+    for (std::size_t at = 0; at < reached.size() && !found; ++at) {
+      for (int i = 0; i < reached[at]->field_count() && !found; ++i) {
+        const FieldDescriptor& field = *reached[at]->field(i);
+        found = field.is_map();
+        if (field.message_type() != nullptr && seen.insert(field.message_type()).second) {
+          reached.push_back(field.message_type());
+        }
+      }
+      // An extension, and whatever it leads to, may be in it.
+      found = found || reached[at]->extension_range_count() > 0;
+    }
+    return known_[&type] = found;
+  }
+
+ private:
+  std::map<const Descriptor*, bool> known_;
+};
+
+void settle_maps(const Message& message, TypesWithMaps& types) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->message_type() == nullptr || !(field->is_map() || types.has(*field->message_type()))) {
+      continue;
+    }
+    if (field->is_map()) {
+      const FieldDescriptor& value = *field->message_type()->map_value();
+      const bool may_have_more = value.message_type() != nullptr && types.has(*value.message_type());
+      each_entry(const_cast<Message&>(message), *field, [&](MapIterator& entry) {
+        if (may_have_more) {
+          settle_maps(entry.GetValueRef().GetMessageValue(), types);
+        }
+      });
+    } else if (field->is_repeated()) {
+      for (const Message& child : messages_of(message, *field)) {
+        settle_maps(child, types);
+      }
+    } else {
+      settle_maps(message.GetReflection()->GetMessage(message, field), types);
+    }
+  }
+}
+
 void move_value(MapValueRef& from, MapValueRef& to, const FieldDescriptor& value) {
   if (value.message_type() != nullptr) {
     Message* target = to.MutableMessageValue();
@@ -86,6 +144,22 @@ std::vector<MapEntry> sorted_entries(const Message& message, const FieldDescript
   std::sort(entries.begin(), entries.end(),
             [](const MapEntry& left, const MapEntry& right) { return left.key < right.key; });
   return entries;
+}
+
+std::size_t count_elements(const Message& message, const FieldDescriptor& field) {
+  if (!field.is_map()) {
+    return static_cast<std::size_t>(message.GetReflection()->FieldSize(message, &field));
+  }
+  std::size_t count = 0;
+  each_entry(const_cast<Message&>(message), field, [&count](MapIterator& /*entry*/) { ++count; });
+  return count;
+}
+
+void settle_maps(const Message& message) {
+  TypesWithMaps types;
+  if (types.has(*message.GetDescriptor())) {
+    settle_maps(message, types);
+  }
 }
 
 MapValueRef entry_for(Message& message, const FieldDescriptor& field, const MapKey& key) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include <google/protobuf/map_field.h>
@@ -22,6 +23,15 @@ struct MapEntry {
 /// Threads: several may read the same message. Ownership: the entries are valid while the message is not changed.
 [[nodiscard]] std::vector<MapEntry> sorted_entries(const google::protobuf::Message& message,
                                                    const google::protobuf::FieldDescriptor& field);
+
+/// Returns how many elements a repeated field has. A map of a dynamic message that was parsed counts a key once, as
+/// often as it lay on the wire; protobuf's FieldSize counts each of its entries there.
+[[nodiscard]] std::size_t count_elements(const google::protobuf::Message& message,
+                                         const google::protobuf::FieldDescriptor& field);
+
+/// Has protobuf make the maps of all messages out of the entries that it has parsed, so that ByteSizeLong says the same
+/// before and after somebody has looked at one.
+void settle_maps(const google::protobuf::Message& message);
 
 /// Returns the value of a key; an empty one is made where the key is not there.
 [[nodiscard]] google::protobuf::MapValueRef entry_for(google::protobuf::Message& message,

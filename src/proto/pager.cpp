@@ -138,9 +138,9 @@ std::vector<Selection> Pager::pages(const Message& message, std::uint64_t bytes)
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    const std::size_t count = field->is_repeated() ? count_elements(message, *field) : 1;
     path_.emplace_back(number_of(*field));
-    add_elements(message, bytes, *field, ranges(static_cast<std::size_t>(count)), packer);
+    add_elements(message, bytes, *field, ranges(count), packer);
     path_.pop_back();
   }
   const auto& unknown = reflection.GetUnknownFields(message);

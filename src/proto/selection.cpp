@@ -2,6 +2,7 @@
 #include "proto/selection.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -19,13 +20,16 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
+/// How many elements a field of a message has, or how many unknown fields where it is null.
+std::size_t elements_of(const FieldDescriptor* field, const Message& message) {
+  if (field == nullptr) {
+    return static_cast<std::size_t>(message.GetReflection()->GetUnknownFields(message).field_count());
+  }
+  return field->is_repeated() ? count_elements(message, *field) : 1;
+}
+
 /// Checks that a message has as many elements as when they were selected.
-void check_unchanged(const SelectedItem& item, const Message& from) {
-  const Reflection& reflection = *from.GetReflection();
-  const auto there =
-      static_cast<std::size_t>(item.field == nullptr       ? reflection.GetUnknownFields(from).field_count()
-                               : item.field->is_repeated() ? reflection.FieldSize(from, item.field)
-                                                           : 1);
+void check_unchanged(const SelectedItem& item, const Message& from, std::size_t there) {
   if (item.end > there || (item.entries != nullptr && item.entries->size() != there)) {
     throw Error(Errc::invalid_argument,
                 fmt::format("a {} was changed: its {} has {} elements by now", from.GetTypeName(),
@@ -75,8 +79,14 @@ void fill_message(const SelectedItem& item, const Message& from, Element element
 void fill(const Selection& selection, Message& out, bool attach) {
   const Message& from = *selection.message;
   const Reflection& reflection = *out.GetReflection();
+  std::optional<const FieldDescriptor*> counted;  // Counting a map takes a while.
+  std::size_t there = 0;
   for (const SelectedItem& item : selection.items) {
-    check_unchanged(item, from);
+    if (counted != item.field) {
+      counted = item.field;
+      there = elements_of(item.field, from);
+    }
+    check_unchanged(item, from, there);
     if (item.field != nullptr && is_number_list(*item.field)) {
       copy_numbers(from, *item.field, item.begin, item.end, out);
       continue;

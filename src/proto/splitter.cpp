@@ -167,8 +167,8 @@ void ComposableSplitter::add_range(const Path& field, std::size_t begin, std::si
   range.field = target.walk.value();
   range.message = target.message;
   range.range = {begin, end};
-  const int size = target.message->GetReflection()->FieldSize(*target.message, range.field);
-  if (begin > end || end > static_cast<std::size_t>(size)) {
+  const std::size_t size = count_elements(*target.message, *range.field);
+  if (begin > end || end > size) {
     plan.refuse(target.tags, fmt::format("there are no elements [{}, {}) among {}", begin, end, size));
   }
   target.tags.pop_back();
@@ -207,6 +207,7 @@ SplitResult ComposableSplitter::split() {
                               plan.root.InitializationErrorString()));
     }
     plan.begin_again();
+    settle_maps(plan.root);
     plan.root_bytes = plan.root.ByteSizeLong();
     plan.check_nesting(plan.root, plan.root_bytes, {});
     {

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <google/protobuf/dynamic_message.h>
 #include <gtest/gtest.h>
 
 #include "cairn/base/error.hpp"
@@ -46,6 +48,53 @@ TEST(AutoSplitter, MakesABytesChunkOfEachLargeString) {
                                      "'" + std::string(800, 's') + "'", "'" + std::string(900, 'm') + "'"));
   expect_same_when_merged(splitter, message);
   EXPECT_EQ(splitter.chunks()[1].bytes().data(), message.f_bytes().data()) << "the bytes were copied";
+}
+
+/// A message with a map whose three keys lie twice in the binary form.
+void parse_doubled(google::protobuf::Message& out) {
+  All first;
+  All second;
+  for (const int key : {0, 1, 2}) {
+    (*first.mutable_m_sint32())[key] = 2;
+    (*second.mutable_m_sint32())[key] = 3;
+  }
+  ASSERT_TRUE(
+      out.ParsePartialFromString(first.SerializePartialAsString() + second.SerializePartialAsString()));
+}
+
+TEST(AutoSplitter, CountsAKeyOnceThatADynamicMessageHasTwice) {
+  google::protobuf::DynamicMessageFactory factory;
+  for (const std::uint64_t max_size : {7U, 14U, 20U, 100U}) {
+    SCOPED_TRACE(max_size);
+    const std::unique_ptr<google::protobuf::Message> message(factory.GetPrototype(All::descriptor())->New());
+    parse_doubled(*message);
+    SplitOptions options;
+    options.max_size = max_size;
+    AutoSplitter splitter(*message, options);
+    const SplitResult split = splitter.split();
+
+    All merged;
+    merge(split.chunks, split.chunked_message, merged);
+    EXPECT_EQ(merged.m_sint32_size(), 3);
+    EXPECT_EQ(merged.m_sint32().at(0), 3);
+    EXPECT_EQ(AutoSplitter(*message, options).split().chunks.size(), split.chunks.size());
+  }
+}
+
+TEST(AutoSplitter, CountsSuchKeysOnceInRangesAndInWhatIsLeft) {
+  google::protobuf::DynamicMessageFactory factory;
+  const std::unique_ptr<google::protobuf::Message> message(factory.GetPrototype(All::descriptor())->New());
+  parse_doubled(*message);
+  ByHand too_many(*message, [](ByHand& cuts) { cuts.add_range({"m_sint32"}, 0, 4); });
+  EXPECT_THAT([&] { static_cast<void>(too_many.split()); },
+              Fails(Errc::invalid_argument, HasSubstr("among 3")));
+
+  ByHand splitter(*message, [](ByHand& cuts) { cuts.add_range({"m_sint32"}, 1, 3); });
+  const SplitResult split = splitter.split();
+  All merged;
+  merge(split.chunks, split.chunked_message, merged);
+  EXPECT_EQ(merged.m_sint32_size(), 3);
+  EXPECT_EQ(merged.m_sint32().at(2), 3);
 }
 
 /// Messages below `message`, each in the one before.
