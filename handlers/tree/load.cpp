@@ -91,11 +91,26 @@ struct ObjectReader {
   const TreeLoadOptions* options = nullptr;
   std::vector<formats::LeftOut>* left_out = nullptr;  ///< Told what is left out; null: nobody is.
 
-  /// Makes a tree of the bytes of one.
-  [[nodiscard]] Tree read(const formats::Index& of, const formats::IndexEntry& entry,
-                          const Array& array) const;
+  /// Makes a tree of the bytes of one that was selected; nothing where the object itself has no place in a tree.
+  [[nodiscard]] std::optional<Tree> read(const formats::Index& of, const detail::Selected& one,
+                                         const Array& array) const;
   [[nodiscard]] Tree read(const array_store::StoredObject& object, std::string_view path) const;
+
+ private:
+  [[nodiscard]] Tree read_all(const array_store::StoredObject& object) const;
+  void tell(const array_store::StoredObject& object, std::string_view path) const;
 };
+
+/// What an object holds that has no place in a tree.
+std::span<const formats::LeftOut> left_out_of(const array_store::StoredObject& object) {
+  const auto* foreign = object.index().foreign();
+  return foreign != nullptr ? std::span<const formats::LeftOut>(foreign->left_out)
+                            : std::span<const formats::LeftOut>();
+}
+
+std::string joined(std::string_view path, std::string_view below) {
+  return fmt::format("{}{}{}", path, path.empty() || below.empty() ? "" : "/", below);
+}
 
 /// Makes a tree of what was selected, and of its arrays.
 Tree assemble(const formats::Index& index, const detail::Selection& selection, std::vector<Array> arrays,
@@ -119,7 +134,9 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
         add_list(assembler, one);
         break;
       case EntryKind::unread:
-        assembler.add(path, objects.read(index, one.entry, *array++));
+        if (std::optional<Tree> object = objects.read(index, one, *array++)) {
+          assembler.add(path, *std::move(object));
+        }
         break;
       default:
         assembler.add(path, scalar_of(index, one, may_narrow));
@@ -129,21 +146,39 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
   return assembler.finish();
 }
 
-Tree ObjectReader::read(const formats::Index& of, const formats::IndexEntry& entry,
-                        const Array& array) const {
-  return read({*layout, of, entry, array.view().bytes()}, entry.name);
+std::optional<Tree> ObjectReader::read(const formats::Index& of, const detail::Selected& one,
+                                       const Array& array) const {
+  const std::string_view path = one.entry.name;
+  const array_store::StoredObject object(*layout, of, one.entry, array.view().bytes());
+  const std::span<const formats::LeftOut> lacks = left_out_of(object);
+  const bool is_lost =
+      std::any_of(lacks.begin(), lacks.end(), [](const auto& each) { return each.path.empty(); });
+  TreeLoadOptions strict;
+  strict.leave_out = options->leave_out && !(is_lost && one.is_named);
+  detail::check_left_out(object.index(), path, strict);
+  tell(object, path);
+  return is_lost ? std::nullopt : std::optional(read_all(object));
 }
 
 Tree ObjectReader::read(const array_store::StoredObject& object, std::string_view path) const {
   detail::check_left_out(object.index(), path, *options);
-  if (left_out != nullptr && object.index().foreign() != nullptr) {
-    const std::vector<formats::LeftOut>& more = object.index().foreign()->left_out;
-    left_out->insert(left_out->end(), more.begin(), more.end());
-  }
+  tell(object, {});
+  return read_all(object);
+}
+
+Tree ObjectReader::read_all(const array_store::StoredObject& object) const {
   TreeLoadOptions of_all;
   of_all.leave_out = true;
   const detail::Selection all = detail::select_all(object.index(), of_all);
   return assemble(object.index(), all, object.read(arrays_of(all)), *this);
+}
+
+void ObjectReader::tell(const array_store::StoredObject& object, std::string_view path) const {
+  for (const formats::LeftOut& each : left_out_of(object)) {
+    if (left_out != nullptr) {
+      left_out->push_back({joined(path, each.path), each.why});
+    }
+  }
 }
 
 TreeLoadOptions options_of(const LoadContext& context) {
@@ -259,13 +294,12 @@ array_store::OpenOptions open_options(const LoadContext& context, const TreeLoad
 }
 
 /// Tells what a load leaves out of other programs' files.
-void tell_left_out(const LoadContext& context, const formats::Index& index) {
-  for (std::size_t i = 0; index.foreign() != nullptr && i < index.foreign()->left_out.size(); ++i) {
-    const formats::LeftOut& one = index.foreign()->left_out[i];
+void tell_left_out(const LoadContext& context, std::span<const formats::LeftOut> left_out) {
+  for (std::size_t i = 0; i < left_out.size(); ++i) {
+    const formats::LeftOut& one = left_out[i];
     constexpr std::size_t kMostTold = 20;
     if (i == kMostTold) {
-      return context.add_problem(
-          fmt::format("{} more have no place in a tree, either", index.foreign()->left_out.size() - i));
+      return context.add_problem(fmt::format("{} more have no place in a tree, either", left_out.size() - i));
     }
     context.add_problem(
         fmt::format("{}: {} has no place in a tree, and is left out", detail::shown(one.path), one.why));
@@ -332,8 +366,8 @@ Awaitable<formats::Index> open_stored(LoadContext context,
   for (const std::string& sentence : unused_renames) {
     context.add_problem(sentence);
   }
-  if (options.leave_out) {
-    tell_left_out(context, index);
+  if (options.leave_out && index.foreign() != nullptr) {
+    tell_left_out(context, index.foreign()->left_out);
   }
   co_return index;
 }
@@ -353,7 +387,8 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
   const auto files = stored_files(context);
   const TreeLoadOptions options = options_of(context);
   const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
-  const ObjectReader objects{layout_of(context, layouts, options), &options, nullptr};
+  std::vector<formats::LeftOut> left_out_of_objects;
+  const ObjectReader objects{layout_of(context, layouts, options), &options, &left_out_of_objects};
   std::vector<std::string> unused_renames;
   formats::Index index = co_await open_stored(context, objects.layout, options, wanted, unused_renames);
   detail::Selection selection;
@@ -398,6 +433,7 @@ Awaitable<Tree> read(LoadContext context, array_store::FileLayouts layouts,
     co_await context.run(std::move(make_plan));
   }
   Tree tree = co_await read_planned(context, index, std::move(selection), std::move(plan), objects);
+  tell_left_out(context, left_out_of_objects);
   if (target) {
     std::function<void()> finish = [&] { target->finish(tree); };
     co_await context.run(std::move(finish));

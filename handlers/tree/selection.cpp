@@ -204,7 +204,7 @@ class Selector {
           std::lower_bound(wanted_.begin(), wanted_.end(), one.path,
                            [](const WantedLeaf& a, const std::string& path) { return a.path < path; });
       const bool is_named = leaf != wanted_.end() && leaf->path == one.path && !leaf->node->is_placeholder();
-      if (is_named || (as_saved_.hold(one.path) && !options_.leave_out && !options_.partial)) {
+      if (is_named || (as_saved_.hold(one.path) && !options_.leave_out)) {
         refuse_left_out(index_, one.path, one.why, 1);
       }
     }
@@ -257,7 +257,7 @@ class Selector {
       return;
     }
     if (node.is_as_saved()) {
-      selected_.entries.push_back({entry, nullptr});
+      selected_.entries.push_back({entry, nullptr, false, true});
       return;
     }
     if (entry.kind == EntryKind::unread) {

@@ -21,6 +21,7 @@ struct Selected {
   formats::IndexEntry entry;
   const AbstractTree* wanted = nullptr;  ///< Null: as stored.
   bool is_placed = false;                ///< It has memory in an object, and is in no tree.
+  bool is_named = false;                 ///< As stored, and asked for by its own path.
 };
 
 /// Holds what a load takes, in the order of paths.

@@ -2,6 +2,8 @@
 // Follows the nodes of an archive's pickle into a tree.
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,15 +55,16 @@ class NodeWalk {
       Frame& frame = frames_.back();
       path_.resize(frame.path_bytes);
       PickleNode node{};
-      if (!frame.items.next(node)) {
+      if (frame.index < frame.entries.size()) {
+        const PickleNode name = frame.entries[frame.index];
+        const PickleNode value = frame.entries[frame.index + 1];
+        frame.index += 2;
+        visit_entry(name, value);
+      } else if (frame.is_map || !frame.items.next(node)) {
         frames_.pop_back();
-      } else if (!frame.is_map) {
+      } else {
         append_key(path_, fmt::to_string(frame.index++));
         visit(node);
-      } else {
-        PickleNode value{};
-        static_cast<void>(frame.items.next(value));  // A map has a value for each key.
-        visit_entry(node, value);
       }
     }
     return std::move(catalogue_);
@@ -71,10 +74,11 @@ class NodeWalk {
   using Nodes = Pickle::Nodes;
 
   struct Frame {
-    Pickle::Items items;
+    Pickle::Items items;              ///< Of a list.
+    std::vector<PickleNode> entries;  ///< Of a map: names and values in turn.
     std::size_t path_bytes = 0;
     bool is_map = false;
-    std::uint64_t index = 0;
+    std::uint64_t index = 0;  ///< Of the next item, or entry.
   };
 
   [[nodiscard]] bool is(PickleKind kind, PickleNode node) const { return pickle_->kind(node) == kind; }
@@ -161,38 +165,92 @@ class NodeWalk {
     return is_constant ? add_text(name) : leave_out(fmt::format("the class or function '{}'", name));
   }
 
-  bool open_frame(PickleNode node, bool is_map) {
+  bool open_frame(Pickle::Items items, bool is_map) {
     if (frames_.size() == kMaxPickledDepth) {
       arrays_.refuse(std::string_view(path_).substr(0, 60),
                      fmt::format("the tree is deeper than {} levels", kMaxPickledDepth));
     }
-    frames_.push_back({pickle_->items(node), path_.size(), is_map, 0});
+    frames_.push_back({std::move(items), {}, path_.size(), is_map, 0});
     return true;
   }
 
   bool open_list(PickleNode node) {
     add_value(ListSize{pickle_->size(node)});
-    return open_frame(node, false);
+    return open_frame(pickle_->items(node), false);
+  }
+
+  /// The names and values of a map in turn. Adds those of a map, of an object's items, or of a list of pairs; false
+  /// where it is none of them.
+  bool add_entries(PickleNode source, std::vector<PickleNode>& entries) {
+    budget_.take(4 * pickle_->size(source));
+    PickleNode node{};
+    const bool has_pairs = is(PickleKind::list, source) || is(PickleKind::tuple, source);
+    for (Pickle::Items items = pickle_->items(source); items.next(node);) {
+      if (!has_pairs) {
+        entries.push_back(node);
+        continue;
+      }
+      const bool is_pair =
+          (is(PickleKind::list, node) || is(PickleKind::tuple, node)) && pickle_->size(node) == 2;
+      if (!is_pair) {
+        return false;
+      }
+      PickleNode part{};
+      for (Pickle::Items parts = pickle_->items(node); parts.next(part);) {
+        entries.push_back(part);
+      }
+    }
+    const bool has_items =
+        is(PickleKind::object, source) && (pickle_->size(source) == 0 || pickle_->is_mapping(source));
+    return has_pairs || is(PickleKind::map, source) || has_items;
   }
 
   bool open_map(PickleNode node) {
-    if (pickle_->size(node) == 0) {
+    std::vector<PickleNode> entries;
+    return add_entries(node, entries) && open_entries(std::move(entries));
+  }
+
+  /// Of two equal keys the last one has the value, as in Python; keys that only become equal are two.
+  bool open_entries(std::vector<PickleNode> entries) {
+    if (entries.empty()) {
       return add_value(EmptyMap());
     }
     std::vector<std::string> keys;
-    PickleNode name{};
-    PickleNode value{};
-    for (Pickle::Items items = pickle_->items(node); items.next(name) && items.next(value);) {
-      if (std::optional<std::string> key = key_of(name)) {
+    std::vector<std::size_t> places;  // Of the keys among the entries.
+    for (std::size_t at = 0; at < entries.size(); at += 2) {
+      if (std::optional<std::string> key = key_of(entries[at])) {
         budget_.take(key->size());
         keys.push_back(std::move(*key));
+        places.push_back(at);
       }
     }
-    if (const auto twice = find_duplicate({keys.begin(), keys.end()})) {
-      return leave_out(fmt::format("a map of which two keys become '{}'", *twice));
+    if (find_duplicate({keys.begin(), keys.end()})) {
+      std::map<std::string_view, std::size_t> first;
+      std::set<std::size_t> again;
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const auto [known, is_new] = first.try_emplace(keys[i], places[i]);
+        if (!is_new && pickle_->kind(entries[known->second]) != pickle_->kind(entries[places[i]])) {
+          return leave_out(fmt::format("a map of which two keys become '{}'", keys[i]));
+        }
+        if (!is_new) {
+          entries[known->second + 1] = entries[places[i] + 1];
+          again.insert(places[i]);
+        }
+      }
+      std::size_t kept = 0;
+      for (std::size_t at = 0; at < entries.size(); at += 2) {
+        if (!again.contains(at)) {
+          entries[kept] = entries[at];
+          entries[kept + 1] = entries[at + 1];
+          kept += 2;
+        }
+      }
+      entries.resize(kept);
     }
     budget_.take(path_.size());
-    return open_frame(node, true);
+    open_frame({}, true);
+    frames_.back().entries = std::move(entries);
+    return true;
   }
 
   bool visit_object(PickleNode node) {
@@ -225,7 +283,7 @@ class NodeWalk {
     using Visit = bool (NodeWalk::*)(PickleNode, Nodes);
     static constexpr std::pair<std::string_view, Visit> kKnown[] = {
         {"collections.OrderedDict", &NodeWalk::visit_items},
-        {"collections.defaultdict", &NodeWalk::visit_items},
+        {"collections.defaultdict", &NodeWalk::visit_default_items},
         {"collections.Counter", &NodeWalk::visit_counter},
         {"builtins.set", &NodeWalk::visit_list},
         {"builtins.frozenset", &NodeWalk::visit_list},
@@ -254,9 +312,19 @@ class NodeWalk {
     return false;
   }
 
-  bool visit_items(PickleNode node, Nodes made_of) {  // A defaultdict is made of what makes its values.
-    const bool is_map = pickle_->size(node) == 0 || pickle_->is_mapping(node);
-    return is_map && made_of.size() < 2 && open_map(node);
+  bool visit_items(PickleNode node, Nodes made_of) { return visit_made_of(node, made_of, 0); }
+
+  /// A defaultdict is made of what makes its values, too.
+  bool visit_default_items(PickleNode node, Nodes made_of) { return visit_made_of(node, made_of, 1); }
+
+  /// A map that is made of other maps or pairs behind so many arguments, and then gets items. Arguments that have names
+  /// are not known.
+  bool visit_made_of(PickleNode node, Nodes made_of, std::size_t others) {
+    std::vector<PickleNode> entries;
+    const bool is_known = pickle_->arguments(node) != kNoneNode && made_of.size() <= others + 1;
+    const bool is_plain = made_of.size() <= others || !is(PickleKind::object, made_of.back());
+    return is_known && is_plain && (made_of.size() <= others || add_entries(made_of.back(), entries)) &&
+           add_entries(node, entries) && open_entries(std::move(entries));
   }
 
   bool visit_counter(PickleNode node, Nodes made_of) {

@@ -73,6 +73,12 @@ class TorchTest : public testing::StoreTest {
     return load_from<Tree>(path, "state", options);
   }
 
+  static LoadOptions leaving_out_of_load() {
+    LoadOptions options;
+    options.handler_options.set(leaving_out());
+    return options;
+  }
+
   AbstractTree metadata_of(const std::filesystem::path& path) {
     return core::read_metadata(path, {}, handlers_, LoadOptions(), context_).at("state").as<AbstractTree>();
   }
@@ -291,6 +297,39 @@ TEST_F(DistributedCheckpoint, HasObjectsAsTrees) {
   EXPECT_TRUE(tree.as_map().at("common_state/shard_0_1").is_map());
   AbstractTree stored = metadata_of(data("torch_more/plain"));
   EXPECT_TRUE(stored["text"].is_as_saved());
+}
+
+TEST_F(DistributedCheckpoint, NamesObjectsThatHaveNoPlace) {
+  const auto path = data("torch_more/odd_objects");
+  EXPECT_THAT([&] { open(path, {}); }, Fails(Errc::structure_mismatch, HasSubstr("has no place in a tree")));
+
+  Loaded loaded = core::start_load(path, {"state"}, handlers_, leaving_out_of_load(), context_).wait();
+  const Tree tree = loaded.take<Tree>("state");
+  EXPECT_EQ(tree.find("huge"), nullptr);
+  EXPECT_EQ(tree.find("when"), nullptr);
+  EXPECT_TRUE(tree.at("w").is_array());
+  EXPECT_THAT(loaded.result().problems,
+              ::testing::UnorderedElementsAre(
+                  AllOf(HasSubstr("huge"), HasSubstr("an integer of more than 64 bits"), HasSubstr("is left out")),
+                  AllOf(HasSubstr("when"), HasSubstr("is left out"))));
+
+  AbstractTree wanted;
+  wanted["huge"] = as_saved;
+  TreeLoadOptions options = leaving_out();
+  options.partial = true;
+  EXPECT_THAT([&] { load_from<Tree>(path, {"state", wanted}, options); },
+              Fails(Errc::structure_mismatch, HasSubstr("huge"))) << "asked for by its name";
+}
+
+TEST_F(DistributedCheckpoint, HasListsOfOneUnderNamesLikeThoseOfShards) {
+  const Tree tree = open(data("torch_more/odd_objects"));
+  EXPECT_EQ(tree.as_map().at("x/shard_0").at("0").as<std::int64_t>(), 42);
+}
+
+TEST_F(TorchArchiveFile, HasMapsThatAreMadeOfPairs) {
+  const Tree tree = open(data("torch_more/pairs.pt"), {});
+  EXPECT_TRUE(tree.at("od/a").is_array());
+  EXPECT_EQ(tree.at("od/b").as<std::int64_t>(), 5);
 }
 
 TEST_F(DistributedCheckpoint, ReadsOnlyWhatItsBoxesNeed) {

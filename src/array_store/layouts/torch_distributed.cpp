@@ -192,6 +192,18 @@ void unwrap(ForeignCatalogue& catalogue) {
   }
 }
 
+/// Returns whether a path ends as Megatron-Core ends the names of objects: "/shard_0.1_2.2", place and grid.
+bool is_name_of_shard(std::string_view path) {
+  constexpr std::string_view kWord = "~1shard_";
+  const std::size_t begin = path.rfind(kWord);
+  if (begin == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view numbers = path.substr(begin + kWord.size());
+  return numbers.find_first_not_of("0123456789._") == std::string_view::npos &&
+         std::count(numbers.begin(), numbers.end(), '_') == 1;
+}
+
 class TorchDistributedLayout final : public FileLayout {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "torch.distributed"; }
@@ -253,7 +265,7 @@ class TorchDistributedLayout final : public FileLayout {
       const auto* list = std::get_if<formats::ListSize>(&value.value);
       return value.path.empty() && list != nullptr && list->size == 1;
     };
-    if (path.find("~1shard_") != std::string_view::npos &&
+    if (is_name_of_shard(path) &&
         std::any_of(catalogue.values.begin(), catalogue.values.end(), is_list_of_one)) {
       unwrap(catalogue);
     }
