@@ -115,6 +115,12 @@ Tree Tree::list(std::initializer_list<TreeItem> items) {
   return tree;
 }
 
+Tree Tree::random_state(std::string state) {
+  Tree tree;
+  tree.value_ = detail::TreeText{std::move(state), true};
+  return tree;
+}
+
 TreeKind Tree::kind() const noexcept {
   static constexpr TreeKind kKinds[] = {TreeKind::null,    TreeKind::boolean,  TreeKind::integer,
                                         TreeKind::integer, TreeKind::floating, TreeKind::string,

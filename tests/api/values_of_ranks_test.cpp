@@ -116,6 +116,38 @@ TEST_F(ValuesOfRanks, AreNamedWhereTheyAreRandomStates) {
   }
 }
 
+TEST_F(ValuesOfRanks, MayBeRandomEnginesOfEachRank) {
+  JointJob job{JointJob::Options(3)};
+  SaveOptions options = testing::overwriting_save();
+  options.ranks_must_agree = true;
+  const Sharding rows = Sharding::of_spec(Mesh({3}, {"data"}), {{"data"}});
+  for (const bool is_beside_sharded : {false, true}) {
+    const auto save_all = [&](std::size_t rank) {
+      std::vector<std::mt19937_64> random(2, std::mt19937_64(rank));
+      Tree tree = {{"random", random}, {"minimal", std::minstd_rand(1 + rank)}, {"step", 7}};
+      if (is_beside_sharded) {
+        std::vector<Array> locals = {Array({3}, DType::int32)};
+        tree["w"] = shard(rows, static_cast<std::uint32_t>(rank), {9}, DType::int32, std::move(locals));
+      }
+      return save(target(), tree, options, job.context(rank));
+    };
+    for (const RankEnd& end : job.on_all(save_all)) {
+      EXPECT_EQ(end.text(), "committed") << is_beside_sharded;
+    }
+    EXPECT_EQ(load(target(), {}, *context_).get<std::minstd_rand>("minimal"), std::minstd_rand(1));
+  }
+}
+
+TEST_F(ValuesOfRanks, AreNamedWhereTheyAreTextsOfRandomEngines) {
+  JointJob job{JointJob::Options(2)};
+
+  const std::string problem = problem_of(job, [](std::uint32_t rank) {
+    return Tree{{"text", Tree(std::mt19937(rank)).as<std::string>()}};
+  });
+
+  EXPECT_THAT(problem, HasSubstr("'text' on rank 1"));
+}
+
 TEST_F(ValuesOfRanks, OfLargeLeavesAreNamedAndNothingIsSaidOfThoseThatAreTheSame) {
   JointJob job{JointJob::Options(2)};
   constexpr std::uint64_t kLarge = 1 << 20;

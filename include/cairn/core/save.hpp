@@ -52,7 +52,8 @@ struct SaveOptions {
   /// With several ranks, values that are not sharded are saved as rank 0 has them. Where another one has others,
   /// SaveResult::problems names leaves and ranks; with this the save fails with Errc::ranks_differ instead.
   bool ranks_must_agree = false;
-  /// Leaves that may differ, of which nothing is said: patterns of their paths, as those of ArrayRules.
+  /// Leaves that may differ, of which nothing is said: patterns of their paths, as those of ArrayRules. Random engines
+  /// may always.
   std::vector<std::string> may_differ;
   /// Says who keeps the values unchanged; see Snapshot. `borrow` and `share` save the copy and the memory for
   /// it.

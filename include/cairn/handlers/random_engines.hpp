@@ -81,6 +81,7 @@ template <class E>
 }  // namespace detail
 
 /// A random engine is a string: its state, as its `<<` writes it. It goes on where the saved one was.
+/// Ranks may have other ones under one name: rank 0's is saved, and nothing is said.
 ///
 /// Errors: Errc::type_mismatch for another text than that of such an engine.
 template <class E>
@@ -90,7 +91,7 @@ struct TreeForm<E> {
     std::ostringstream text;
     text.imbue(std::locale::classic());
     text << engine;
-    return std::move(text).str();
+    return Tree::random_state(std::move(text).str());
   }
 
   static void read(const Tree& tree, E& engine, TreeReader& at) {

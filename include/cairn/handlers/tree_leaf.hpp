@@ -47,6 +47,14 @@ namespace detail {
 
 struct TreeAccess;
 
+/// A string as a tree has it.
+struct TreeText {
+  std::string text;
+  bool is_random_state = false;  ///< See Tree::random_state; does not count when texts are compared.
+
+  friend bool operator==(const TreeText& a, const TreeText& b) noexcept { return a.text == b.text; }
+};
+
 template <class T>
 concept TreeInteger = std::integral<T> && !std::same_as<T, bool> && !Character<T>;
 

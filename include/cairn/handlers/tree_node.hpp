@@ -87,6 +87,10 @@ class Tree {
   [[nodiscard]] static Tree list(List elements = {});
   [[nodiscard]] static Tree list(std::initializer_list<TreeItem> items);
 
+  /// A string that is the state of a random engine: each rank may have its own, and saves do not compare them. For the
+  /// TreeForm of an engine. It is stored, and loads, as any string.
+  [[nodiscard]] static Tree random_state(std::string state);
+
   [[nodiscard]] TreeKind kind() const noexcept;
 
   [[nodiscard]] bool is_null() const noexcept { return kind() == TreeKind::null; }
@@ -100,6 +104,12 @@ class Tree {
   [[nodiscard]] bool is_string() const noexcept { return kind() == TreeKind::string; }
 
   [[nodiscard]] bool is_integer() const noexcept { return kind() == TreeKind::integer; }
+
+  /// Returns whether `random_state` has made this leaf.
+  [[nodiscard]] bool is_random_state() const noexcept {
+    const auto* text = std::get_if<detail::TreeText>(&value_);
+    return text != nullptr && text->is_random_state;
+  }
 
   /// Children of a map or list; 0 for leaves.
   [[nodiscard]] std::size_t size() const noexcept;
@@ -205,7 +215,7 @@ class Tree {
   friend struct detail::TreeAccess;
 
   // Integers above the range of int64 are kept as uint64; smaller ones never are.
-  using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes,
+  using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, detail::TreeText, Bytes,
                              Array, ShardedArray, std::unique_ptr<Map>, std::unique_ptr<List>>;
 
   /// A part of a tree that is a temporary.

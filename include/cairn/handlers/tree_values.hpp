@@ -182,14 +182,15 @@ Tree::Value Tree::leaf_value(T&& value) {
   } else if constexpr (std::floating_point<Plain>) {
     return Value(std::in_place_type<double>, value);
   } else if constexpr (std::same_as<Plain, Bytes> || std::same_as<Plain, Array> ||
-                       std::same_as<Plain, ShardedArray> || std::same_as<Plain, std::string>) {
+                       std::same_as<Plain, ShardedArray>) {
     return Value(std::in_place_type<Plain>, std::forward<T>(value));
+  } else if constexpr (std::same_as<Plain, std::string>) {
+    return detail::TreeText{std::forward<T>(value)};
   } else if constexpr (detail::kIsTextBuffer<Plain>) {
     const auto* end = std::find(value, value + sizeof(Plain), '\0');
-    return Value(std::in_place_type<std::string>,
-                 std::string_view(value, static_cast<std::size_t>(end - value)));
+    return detail::TreeText{std::string(value, static_cast<std::size_t>(end - value))};
   } else if constexpr (std::convertible_to<T, std::string_view>) {
-    return Value(std::in_place_type<std::string>, static_cast<std::string_view>(value));
+    return detail::TreeText{std::string(static_cast<std::string_view>(value))};
   } else if constexpr (std::derived_from<Plain, ArrayView>) {
     return Value(std::in_place_type<Array>, Array::borrow(std::forward<T>(value)));
   } else if constexpr (std::is_array_v<Plain> && !std::is_lvalue_reference_v<T>) {
@@ -220,7 +221,7 @@ T Tree::as(std::string_view path, Narrowing narrowing) const& {
   } else if constexpr (std::floating_point<T>) {
     return static_cast<T>(detail::double_number(*this, path, narrowing));
   } else if constexpr (detail::kIsString<T> || std::same_as<T, std::string_view>) {
-    return T(std::string_view(require<std::string>(TreeKind::string, path)));
+    return T(std::string_view(require<detail::TreeText>(TreeKind::string, path).text));
   } else if constexpr (std::same_as<T, Bytes>) {
     if (!is_array()) {  // One that was saved alone: Bytes are an array there.
       return require<Bytes>(TreeKind::bytes, path);
