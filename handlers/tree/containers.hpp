@@ -233,6 +233,15 @@ struct TreeAccess {
   template <class Node>
   static Node* find(Node& root, std::string_view path) {
     Node* node = &root;
+    if (!path.empty() && path.find('~') == std::string_view::npos) {  // Keys as they are, which need no copies.
+      for (bool has_more = true; has_more && node;) {
+        const std::size_t slash = path.find('/');
+        node = child(*node, path.substr(0, slash));
+        has_more = slash != std::string_view::npos;
+        path.remove_prefix(has_more ? slash + 1 : path.size());
+      }
+      return node;
+    }
     for (const std::string& key : keys_of(path)) {
       node = child(*node, key);
       if (!node) {

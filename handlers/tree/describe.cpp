@@ -65,6 +65,10 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, const T
   if (at.differences != nullptr) {
     return note_keys(children, keys, at);
   }
+  const auto is_stored = [&children](std::string_view key) { return children.contains(key); };
+  if (children.size() == keys.size() && std::all_of(keys.begin(), keys.end(), is_stored)) {
+    return;  // Of a hundred thousand structs each comes here.
+  }
   std::string missing;
   std::string unexpected;
   for (const std::string_view key : keys) {
