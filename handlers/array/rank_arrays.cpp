@@ -337,9 +337,10 @@ void RankArrays::State::note_memory(const Array* array, const ShardedArray* shar
 
 void RankArrays::State::list_leaf(std::string_view path, const Tree& leaf, const ShardedArray* sharded) {
   const bool is_replicated = sharded != nullptr && leaf.is_array();
-  const bool is_free = leaf.is_random_state() ||
-                       (!is_replicated && std::any_of(may_differ.begin(), may_differ.end(),
-                                                      [path](const auto& each) { return each.matches(path); }));
+  const bool is_free =
+      leaf.is_random_state() ||
+      (!is_replicated && std::any_of(may_differ.begin(), may_differ.end(),
+                                     [path](const auto& each) { return each.matches(path); }));
   if (is_free) {
     leaves.same.add_none();
   } else {

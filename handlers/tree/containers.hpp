@@ -233,7 +233,8 @@ struct TreeAccess {
   template <class Node>
   static Node* find(Node& root, std::string_view path) {
     Node* node = &root;
-    if (!path.empty() && path.find('~') == std::string_view::npos) {  // Keys as they are, which need no copies.
+    if (!path.empty() &&
+        path.find('~') == std::string_view::npos) {  // Keys as they are, which need no copies.
       for (bool has_more = true; has_more && node;) {
         const std::size_t slash = path.find('/');
         node = child(*node, path.substr(0, slash));

@@ -215,8 +215,8 @@ class Tree {
   friend struct detail::TreeAccess;
 
   // Integers above the range of int64 are kept as uint64; smaller ones never are.
-  using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, detail::TreeText, Bytes,
-                             Array, ShardedArray, std::unique_ptr<Map>, std::unique_ptr<List>>;
+  using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, detail::TreeText,
+                             Bytes, Array, ShardedArray, std::unique_ptr<Map>, std::unique_ptr<List>>;
 
   /// A part of a tree that is a temporary.
   static Tree taken(const Tree& part) noexcept { return std::move(const_cast<Tree&>(part)); }
