@@ -16,10 +16,9 @@
 namespace cairn::core {
 namespace {
 
-/// "/data/run/7: 'point' (handler example.point/1)": who failed, for messages. Ranks name the save to each other.
+/// "/data/run/7: 'point' (handler example.point/1)": who failed, for messages.
 std::string who(const SaveFiles& files, const SaveItem& item) {
-  const std::string path = files.is_alone() ? files.path().string() + ": " : "";
-  return fmt::format("{}'{}' (handler {})", path, item.checkpointable.name(), item.handler_id);
+  return fmt::format("{}: '{}' (handler {})", files.place(), item.checkpointable.name(), item.handler_id);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/internal/assert.hpp"
 #include "core/drop_later.hpp"
+#include "core/internal/saves_part.hpp"
 #include "store/internal/checkpointable_names.hpp"
 #include "store/internal/other_files.hpp"
 #include "store/internal/timestamp.hpp"
@@ -117,6 +118,12 @@ void SaveFiles::adopt_file(const std::string& relative) {
   }
   staged_->adopt(relative);
   written_.add(store::digest_other_file(*directory(), relative));
+}
+
+std::string SaveFiles::place() const {
+  const auto* part = options_.handler_options.find<SavesPart>();
+  return part == nullptr ? path_.string()
+                         : fmt::format("part {} of {}", part->number, part->checkpoint.string());
 }
 
 void SaveFiles::record_id(const std::string& directory, std::string_view id) {

@@ -64,8 +64,8 @@ class SaveFiles final : public contract::SaveBackend {
   SaveFiles(const SaveFiles&) = delete;
   SaveFiles& operator=(const SaveFiles&) = delete;
 
-  /// Returns whether this process saves alone.
-  [[nodiscard]] bool is_alone() const noexcept { return joint_ == nullptr; }
+  /// Says what is saved, for failures of handlers: "/data/run/7", or "part 2 of /data/run/7".
+  [[nodiscard]] std::string place() const;
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const std::vector<SaveItem>& items() const noexcept { return items_; }
   [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }

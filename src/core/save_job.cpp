@@ -212,7 +212,7 @@ void SaveJob::ask_before_replacing() const {
   try {
     options().before_replacing();
   } catch (...) {
-    rethrow_of(std::current_exception(), "before_replacing", Asked::nothing);
+    rethrow_of(std::current_exception(), fmt::format("{}: before_replacing", files_.place()), Asked::nothing);
   }
 }
 
@@ -243,8 +243,15 @@ void SaveJob::make_directory() {
 }
 
 std::vector<io::FileDigest> SaveJob::digest_files() {
-  std::vector<io::FileDigest> digests =
-      files_.take_digests(ranks_->is_primary() && !copy_, ranks_->shared_directories());
+  std::vector<io::FileDigest> digests;
+  try {
+    digests = files_.take_digests(ranks_->is_primary() && !copy_, ranks_->shared_directories());
+  } catch (const Error& error) {
+    if (error.code() == Errc::handler_failed) {  // The text has the path of a file within the checkpoint.
+      std::rethrow_exception(with_context(std::current_exception(), files_.place()));
+    }
+    throw;
+  }
   if (ranks_->is_primary()) {
     meter().end_step(Step::read_back);
   }

@@ -19,6 +19,7 @@
 #include "async/internal/event.hpp"
 #include "async/internal/suspend.hpp"
 #include "base/internal/assert.hpp"
+#include "base/internal/printable.hpp"
 #include "base/internal/probe.hpp"
 #include "coord/internal/of_peer.hpp"
 #include "store/internal/new_checkpoint.hpp"
@@ -60,6 +61,21 @@ Errc code_of_abortion(const joint::Verdict& verdict) {
     return Errc::superseded;
   }
   return verdict.is_peer_lost ? Errc::peer_lost : Errc::peer_failed;
+}
+
+/// A failure of a handler without the place that it begins with: ranks name the save to each other.
+std::exception_ptr without_place(const std::exception_ptr& failure, const std::string& place) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    const std::string beginning = printable(place) + ": ";
+    const std::string& detail = error.detail();
+    if (detail.starts_with(beginning)) {
+      return std::make_exception_ptr(Error(error.code(), detail.substr(beginning.size())));
+    }
+  } catch (...) {  // Not of a handler.
+  }
+  return failure;
 }
 
 /// A failure of another rank, or one that all ranks are told alike, with the save named; any other as it is.
@@ -247,7 +263,8 @@ void JointRanks::require_announced(std::span<const io::FileDigest> digests) cons
     for (const std::string& path : store::unknown_files(*directory, item.directory, known)) {
       throw Error(
           Errc::handler_failed,
-          fmt::format("'{}' was written by a handler that saves on all ranks, and announced on none", path));
+          fmt::format("{}: '{}' was written by a handler that saves on all ranks, and announced on none",
+                      files_.place(), path));
     }
   }
   if (others_.empty()) {
@@ -361,7 +378,7 @@ bool JointRanks::may_follow(const std::exception_ptr& failure) const {
 }
 
 std::exception_ptr JointRanks::for_others(const std::exception_ptr& failure) const {
-  const std::exception_ptr why = operation_.explain(failure);
+  const std::exception_ptr why = without_place(operation_.explain(failure), files_.place());
   return may_follow(failure) ? coord::as_following(why) : why;
 }
 

@@ -383,7 +383,7 @@ SaveResult PartialSave::add(const Checkpointables& items, const SaveOptions& opt
   how.create_parents = 0;
   how.annotations = training::object_of(annotations);
   how.handler_options.set(FileNumber{static_cast<std::uint32_t>(number)});
-  how.handler_options.set(core::SavesPart());
+  how.handler_options.set(core::SavesPart(number, state_->target));
   try {
     state_->contents.require_room(custom_metadata, of_all);
     state_->require_unfinished();

@@ -69,7 +69,8 @@ TEST_F(RefusedSave, TellsOfWhatIsAskedBeforeReplacingAsOfAHandler) {
       [&] {
         save_items({{"state", tree_}}, options);
       },
-      Fails(Errc::handler_failed, AllOf(HasSubstr("before_replacing"), HasSubstr("unknown type"))));
+      Fails(Errc::handler_failed,
+            AllOf(HasSubstr(target().string() + ": before_replacing: "), HasSubstr("unknown type"))));
   options.before_replacing = [] { throw Error(Errc::timed_out, "another save"); };
   EXPECT_THAT(
       [&] {

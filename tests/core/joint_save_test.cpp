@@ -42,6 +42,7 @@ using testing::make_blob;
 using testing::overwriting_save;
 using testing::Part;
 using testing::RankEnd;
+using ::testing::StartsWith;
 
 void expect_committed(const std::vector<RankEnd>& ends) {
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
@@ -284,11 +285,14 @@ class FailingRank : public JointSaving, public ::testing::WithParamInterface<std
     const std::vector<RankEnd> ends = job.save_all(target(), make_blob(100'000));
     for (std::size_t rank = 0; rank < ends.size(); ++rank) {
       if (rank == GetParam()) {
-        EXPECT_THAT([&] { ends[rank].rethrow(); },
-                    Fails(Errc::io_failure, HasSubstr("'part' (handler test.part/1): no space")));
+        EXPECT_THAT(
+            [&] { ends[rank].rethrow(); },
+            Fails(Errc::io_failure,
+                  StartsWith(fmt::format("{}: 'part' (handler test.part/1): no space", target().string()))));
       } else {
         EXPECT_THAT([&] { ends[rank].rethrow(); },
-                    Fails(Errc::peer_failed, HasSubstr(fmt::format("rank {}: 'part'", GetParam()))));
+                    Fails(Errc::peer_failed, StartsWith(fmt::format("save of {}: rank {}: 'part' (handler",
+                                                                    target().string(), GetParam()))));
       }
     }
     // A rank may have been writing while another removed; the last one takes the rest.
@@ -491,7 +495,9 @@ TEST_F(JointSaving, RefusesFilesThatNobodyHasAnnounced) {
 
   const std::vector<RankEnd> ends = save_by_path(job, target(), false);
 
-  EXPECT_THAT([&] { ends[0].rethrow(); }, Fails(Errc::handler_failed, HasSubstr("announced on none")));
+  EXPECT_THAT([&] { ends[0].rethrow(); },
+              Fails(Errc::handler_failed,
+                    AllOf(StartsWith(target().string() + ": 'part/file-"), HasSubstr("announced on none"))));
   EXPECT_THAT([&] { ends[2].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0: 'part/file-")));
 }
 

@@ -26,6 +26,7 @@
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/testing/local_ranks.hpp"
 
+#include "api/scripted.hpp"
 #include "support/fails.hpp"
 #include "training/parts_fixture.hpp"
 
@@ -40,6 +41,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::PartialSaves;
+using ::testing::StartsWith;
 
 TEST_F(PartialSaves, ArePutTogether) {
   const nlohmann::json config = {{"layers", 3}};
@@ -105,6 +107,25 @@ TEST_F(PartialSaves, MayHaveLeavesOfOneListInOnePart) {
   save.finalize();
 
   EXPECT_EQ(load_items().take<Tree>("state").at("losses").size(), 2u);
+}
+
+TEST_F(PartialSaves, NameTheCheckpointAndThePartWhereAHandlerFails) {
+  using testing::Act;
+  using testing::Script;
+  PartialSave save = partial();
+  save.add({{"state", layer(0)}});
+  SaveOptions options;
+  options.registry.add<testing::ScriptedHandler>();
+
+  for (const Script& script :
+       {Script(Act::throw_standard, Act::pass), Script(Act::pass, Act::throw_standard)}) {
+    EXPECT_THAT(
+        [&] {
+          save.add({{"broken", script}}, options);
+        },
+        Fails(Errc::handler_failed, StartsWith("part 1 of " + target().string() +
+                                               ": 'broken' (handler test.scripted/1): out of luck")));
+  }
 }
 
 TEST_F(PartialSaves, RefuseWhatAnotherPartHas) {
