@@ -19,6 +19,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/assert.hpp"
+#include "base/internal/json_reader.hpp"
 #include "base/internal/probe.hpp"
 #include "io/internal/file.hpp"
 #include "store/commit_record.hpp"
@@ -98,15 +99,63 @@ std::vector<Generation> find_generations(const io::Directory& parent, const Targ
   return found;
 }
 
-/// The file that pins a checkpoint of that name.
-std::optional<std::string> pin_of(const io::Directory& parent, std::string_view name) {
+/// Returns which step of a training the manifest in `entry` says that it is, in digits; nothing where it does not, or
+/// cannot be read.
+std::optional<std::string> step_in_manifest(const io::Directory& parent, const std::string& entry) {
+  const CommitCheck check = check_commit(parent, entry, false);
+  std::optional<std::string> step;
+  if (!check.facts) {
+    return step;
+  }
+  try {
+    JsonReader json(check.facts->annotations, entry);
+    json.begin_object();
+    while (const auto owner = json.next_key()) {
+      if (*owner != kStepNotesName || json.peek() != '{') {
+        json.skip_value();
+        continue;
+      }
+      json.begin_object();
+      while (const auto member = json.next_key()) {
+        if (*member == kStepMember) {
+          step = std::to_string(json.read_unsigned());
+        } else {
+          json.skip_value();
+        }
+      }
+    }
+  } catch (const Error&) {  // Another program's.
+    CAIRN_PROBE("store.step_notes_not_read");
+    return std::nullopt;
+  }
+  return step;
+}
+
+/// The number, in digits, by which a checkpoint of that name is pinned. Where the name goes on with digits before its
+/// number ("a15", step 5 of those that begin with "a1"), only the manifest tells which of them are the number's. It is
+/// not asked of what has a name of another kind, a copy of a step for example: that is nobody's step.
+std::optional<std::string> number_of(const io::Directory& parent, std::string_view name,
+                                     const std::string& entry) {
   const std::size_t begin = name.find_last_not_of("0123456789") + 1;  // 0 where there are digits alone.
   if (begin == name.size()) {
     return std::nullopt;
   }
-  const std::size_t first = std::min(name.find_first_not_of('0', begin), name.size() - 1);
-  std::string pin = fmt::format("{}/{}", kPinsName, name.substr(first));
-  return parent.status(pin) ? std::optional(std::move(pin)) : std::nullopt;
+  const std::optional<std::string> step = step_in_manifest(parent, entry);
+  if (step && name.ends_with(*step)) {
+    return step;
+  }
+  return std::string(name.substr(std::min(name.find_first_not_of('0', begin), name.size() - 1)));
+}
+
+/// The file that pins the checkpoint of that name, which is in `entry`.
+std::optional<std::string> pin_of(const io::Directory& parent, std::string_view name,
+                                  const std::string& entry) {
+  if (!parent.status(kPinsName)) {
+    return std::nullopt;
+  }
+  const std::optional<std::string> number = number_of(parent, name, entry);
+  std::string pin = fmt::format("{}/{}", kPinsName, number.value_or(""));
+  return number && parent.status(pin) ? std::optional(std::move(pin)) : std::nullopt;
 }
 
 /// Refuses a checkpoint whose files cannot be told from others.
@@ -355,14 +404,15 @@ CheckpointLock lock_to_remove(const io::Directory& parent, const std::string& na
   for (LockWait waiting(clock);;) {
     const auto before = removal.seen();
     try {
-      CheckpointLock lock(parent, removal.find().front().name);
+      const std::string entry = removal.find().front().name;
+      CheckpointLock lock(parent, entry);
       if (!lock.is_held()) {
         if (!waiting.wait()) {
           fail("it is being pinned, replaced or removed by somebody else");
         }
         continue;
       }
-      if (const std::optional<std::string> pin = pin_of(parent, name)) {
+      if (const std::optional<std::string> pin = pin_of(parent, name, entry)) {
         fail(fmt::format("it is pinned ({})", *pin));
       }
       if (lock.is_in_use()) {

@@ -14,11 +14,12 @@
 #include "base/internal/json_reader.hpp"
 #include "base/internal/json_writer.hpp"
 #include "base/internal/utf8.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 
 namespace cairn::training {
 namespace {
 
-constexpr std::string_view kOwner = "cairn.training";
+constexpr std::string_view kOwner = store::kStepNotesName;
 constexpr std::string_view kNotFinite = "not_finite";
 constexpr std::size_t kMostNameBytes = 200;
 
@@ -89,7 +90,7 @@ StepNotes read_owned(JsonReader& json) {
   StepNotes notes;
   begin_object(json, kOwner);
   while (const auto key = json.next_key()) {
-    if (*key == "step") {
+    if (*key == store::kStepMember) {
       notes.step = json.read_unsigned();
     } else if (*key == "line") {
       notes.line = json.read_unsigned();
@@ -135,7 +136,7 @@ std::string annotate(std::string_view others, std::uint64_t step, const Metrics&
   check(metrics);
   std::string text;
   JsonWriter writer(text);
-  writer.begin_object().key(kOwner).begin_object().key("step").value(step);
+  writer.begin_object().key(kOwner).begin_object().key(store::kStepMember).value(step);
   if (line) {
     writer.key("line").value(*line);
   }

@@ -403,5 +403,49 @@ TEST_F(PinsBesideAnOverwrite, FindAStepThatWasReplacedWithoutAnExchange) {
       Fails(Errc::already_exists, HasSubstr("pinned")));
 }
 
+/// Names whose prefix ends with a digit.
+class PinsOfNamesWithDigits : public testing::Checkpointers {
+ protected:
+  PinsOfNamesWithDigits() {
+    CheckpointerOptions options;
+    options.names.format = StepFormat("a1", 0);
+    run_ = std::make_unique<Checkpointer>(root(), std::move(options), *context_);
+    save(*run_, 5, forced()).wait();
+  }
+
+  std::unique_ptr<Checkpointer> run_;
+};
+
+TEST_F(PinsOfNamesWithDigits, KeepTheStepFromRemoveCheckpoint) {
+  run_->pin(5);
+
+  EXPECT_THAT([&] { remove_checkpoint(root() / "a15", {}, *context_); },
+              FailsWithErrno(EBUSY, HasSubstr("pinned (.cairn-pins/5)")));
+  EXPECT_TRUE(fs::exists(root() / "a15"));
+  run_->unpin(5);
+  remove_checkpoint(root() / "a15", {}, *context_);
+  EXPECT_FALSE(fs::exists(root() / "a15"));
+}
+
+TEST_F(PinsOfNamesWithDigits, KeepNoStepWhoseNameEndsLikeTheirNumber) {
+  save(*run_, 15, forced()).wait();
+  run_->pin(15);
+
+  remove_checkpoint(root() / "a15", {}, *context_);
+
+  EXPECT_FALSE(fs::exists(root() / "a15"));
+  EXPECT_THAT([&] { remove_checkpoint(root() / "a115", {}, *context_); },
+              FailsWithErrno(EBUSY, HasSubstr("pinned (.cairn-pins/15)")));
+}
+
+TEST_F(PinsOfNamesWithDigits, KeepNoCopyOfTheStep) {
+  copy_checkpoint(root() / "a15", root() / "best", {}, *context_);
+  run_->pin(5);
+
+  remove_checkpoint(root() / "best", {}, *context_);
+
+  EXPECT_FALSE(fs::exists(root() / "best"));
+}
+
 }  // namespace
 }  // namespace cairn

@@ -53,6 +53,10 @@ class LockWait {
 /// processes that pin at the same time do not disturb each other, and nothing can be half written.
 inline constexpr std::string_view kPinsName = ".cairn-pins";
 
+/// The annotation of a checkpoint that is a step of a training, and the member of it that is the step's number.
+inline constexpr std::string_view kStepNotesName = "cairn.training";
+inline constexpr std::string_view kStepMember = "step";
+
 /// Held by those who read a checkpoint for long, as many at once as there are: it is not removed meanwhile, but may be
 /// pinned, or replaced. It is the lock of another byte than that of a CheckpointLock.
 ///

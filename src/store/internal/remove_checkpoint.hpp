@@ -49,7 +49,8 @@ RemovalReport remove_checkpoint(const io::Directory& parent, const std::string& 
 
 /// Takes the lock of the checkpoint `name`, for which it waits a while, so that nobody begins to keep it. Blocks.
 ///
-/// A pin is one of the number with which the name ends: steps are called so.
+/// A pin is one of the step that the manifest names, where the name ends with that number; else of the number with
+/// which the name ends, because steps are called so.
 /// Errors: as remove_checkpoint; EBUSY, which says who keeps it: a pin, a reader that holds it, or who pins, replaces
 ///         or removes it.
 [[nodiscard]] CheckpointLock lock_to_remove(const io::Directory& parent, const std::string& name,
