@@ -18,6 +18,7 @@
 #include "core/check_options.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/close_at_exit.hpp"
+#include "core/internal/shared_context.hpp"
 #include "core/services.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -72,10 +73,12 @@ Context::Context(ContextOptions options) {
   services_ = core::Services::create(std::move(options));
 }
 
+Context::Context(const Context& owner) noexcept : services_(owner.services_), is_owner_(false) {}
+
 Context::Context(Context&&) noexcept = default;
 
 Context::~Context() {
-  if (services_ && services_->is_own_process()) {
+  if (is_owner_ && services_ && services_->is_own_process()) {
     services_->operations.close();  // Lost failures were reported to on_lost_failure when they happened.
     const async::Event gone = services_->gone;
     services_.reset();
@@ -91,6 +94,10 @@ void Context::close() {
   if (const std::exception_ptr lost = services_->operations.close()) {
     std::rethrow_exception(lost);
   }
+}
+
+Context core::shared_context(const Context& context) noexcept {
+  return ContextServices::shared(context);
 }
 
 void core::close_at_exit(const Context& context) noexcept {

@@ -85,6 +85,7 @@ class Services {
 /// Gives the library the services of a context, which users cannot reach.
 struct ContextServices {
   static std::shared_ptr<Services> of(const Context& context) noexcept { return context.services_; }
+  static Context shared(const Context& context) noexcept { return Context(context); }
 };
 
 /// By value: exit() on another thread may destroy a static context while a call waits.

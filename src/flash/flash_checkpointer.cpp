@@ -20,6 +20,7 @@
 #include "base/internal/json_writer.hpp"
 #include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/internal/disk_calls.hpp"
+#include "core/internal/shared_context.hpp"
 #include "flash/internal/agent.hpp"
 #include "flash/state.hpp"
 #include "io/internal/file.hpp"
@@ -80,7 +81,7 @@ flash::Memory::Options memory_options(const FlashOptions& options, const std::fi
 FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOptions how,
                                 const Context& where)
     : options(std::move(how)),
-      context(require_alone(where)),
+      context(core::shared_context(require_alone(where))),
       syscalls(core::DiskCalls(where).syscalls()),
       clock(core::DiskCalls(where).clock()),
       root(io::named_path(std::filesystem::absolute(given_root))),

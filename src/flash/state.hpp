@@ -99,7 +99,7 @@ struct FlashCheckpointer::State {
 
   const FlashOptions options;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
-  const Context& context;
+  const Context context;                              // Shared: exit() may destroy the program's own first.
   io::Syscalls& syscalls;
   const Clock& clock;
   const std::filesystem::path root;

@@ -21,6 +21,7 @@
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 #include "base/internal/require_timeout.hpp"
+#include "core/internal/shared_context.hpp"
 #include "training/call_time.hpp"
 #include "training/internal/save_costs.hpp"
 #include "training/internal/worker.hpp"
@@ -36,13 +37,13 @@ namespace cairn {
 struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   State(std::filesystem::path root, CheckpointerOptions how, const Context& where)
       : options(std::move(how)),
-        context(where),
-        clock(training::clock_of(where)),
+        context(core::shared_context(where)),
+        clock(training::clock_of(context)),
         given_root(std::move(root)),
-        directory(given_root, options.names, where),
-        remover(options.keep, options.links, options.close_timeout, directory, where),
+        directory(given_root, options.names, context),
+        remover(options.keep, options.links, options.close_timeout, directory, context),
         costs(clock),
-        history(directory.root(), options.save.needs_history() && is_primary(), where) {
+        history(directory.root(), options.save.needs_history() && is_primary(), context) {
     require_not_negative(options.join_timeout, "CheckpointerOptions::join_timeout");
     announce();  // Nobody else is here yet.
     highest_own = directory.latest();
@@ -154,7 +155,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void drop_plan(std::uint64_t step);
 
   const CheckpointerOptions options;
-  const Context& context;
+  const Context context;  // Shared: exit() may destroy the program's own before the Checkpointer.
   const Clock& clock;
   const std::filesystem::path given_root;  // Alike on all ranks, which may see it in different places.
   StepDirectory directory;

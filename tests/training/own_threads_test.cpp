@@ -3,12 +3,16 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -17,6 +21,7 @@
 #include <gmock/gmock.h>
 
 #include "async/internal/event.hpp"
+#include "base/internal/clock.hpp"
 #include "support/temp_dir.hpp"
 #include "training/fixture.hpp"
 
@@ -87,6 +92,64 @@ TEST_F(ProgramsThatEnd, WhereStepsWereNotRemovedEnd) {
 
 TEST_F(ProgramsThatEnd, InTheSaveOfAStepEnd) {
   EXPECT_EXIT(run(directory_ / "run", {}, Ending()), ::testing::ExitedWithCode(3), "");
+}
+
+/// Lies in static memory, and ends the program where it is asked for the time after its context has let go of it.
+class LentClock final : public Clock {
+ public:
+  [[nodiscard]] std::chrono::system_clock::time_point now() const override {
+    require_lent();
+    return system_clock().now();
+  }
+  [[nodiscard]] std::chrono::steady_clock::time_point steady_now() const override {
+    require_lent();
+    return system_clock().steady_now();
+  }
+
+  [[nodiscard]] std::shared_ptr<const Clock> lend() {
+    return {this, [this](const Clock*) { is_lent_ = false; }};
+  }
+
+ private:
+  void require_lent() const {
+    if (!is_lent_) {
+      std::_Exit(7);
+    }
+  }
+
+  std::atomic<bool> is_lent_{true};
+};
+
+/// Says when the Checkpointer has ended, which is made after this, whether its step is there.
+class LooksAtTheEnd {
+ public:
+  explicit LooksAtTheEnd(std::filesystem::path step) : step_(std::move(step)) {}
+  ~LooksAtTheEnd() { std::fputs(std::filesystem::exists(step_) ? "saved" : "missing", stderr); }
+  LooksAtTheEnd(const LooksAtTheEnd&) = delete;
+  LooksAtTheEnd& operator=(const LooksAtTheEnd&) = delete;
+
+ private:
+  const std::filesystem::path step_;
+};
+
+TEST_F(ProgramsThatEnd, MayDestroyTheContextBeforeTheCheckpointer) {
+  const std::filesystem::path root = directory_ / "run";
+
+  EXPECT_EXIT(
+      {
+        ::alarm(kMostSeconds);
+        static LentClock clock;
+        static const LooksAtTheEnd before_the_checkpointer(root / "1");
+        static std::optional<Checkpointer> checkpointer;  // Before the context, and so destroyed after it.
+        ContextOptions options;
+        options.clock = clock.lend();
+        static const Context context(std::move(options));
+        const Tree tree({{"step", 1}});
+        checkpointer.emplace(root, CheckpointerOptions(), context);
+        checkpointer->save(1, {{"state", tree}});
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "saved");
 }
 
 TEST_F(Checkpointers, WaitForNothingInTheirPolicyOfWhatToKeep) {

@@ -165,7 +165,11 @@ class Context {
  private:
   friend struct core::ContextServices;
 
+  /// Shares what another context owns.
+  explicit Context(const Context& owner) noexcept;
+
   std::shared_ptr<core::Services> services_;
+  bool is_owner_ = true;
 };
 
 /// Returns what the saves and loads of a context have done since it was made, in Prometheus' text format

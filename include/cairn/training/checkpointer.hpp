@@ -117,8 +117,10 @@ class StepCopies;
 /// Threads: `save`, `rewind`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
-  /// Lists the directory: the one that `root` means now, wherever the program goes later. The context must outlive
-  /// this.
+  /// Lists the directory: the one that `root` means now, wherever the program goes later. The context should outlive
+  /// this. Where it does not (exit() destroys static objects in the order opposite to that in which they were made), it
+  /// has waited for saves in flight; this shares what it owned, calls that need it fail with Errc::closed, and old
+  /// steps that were not removed by then stay.
   ///
   /// Errors: as StepDirectory.
   explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},
