@@ -24,7 +24,6 @@
 #include "flash/internal/agent.hpp"
 #include "flash/state.hpp"
 #include "io/internal/file.hpp"
-#include "store/internal/uuid.hpp"
 
 namespace cairn {
 
@@ -85,7 +84,7 @@ FlashCheckpointer::State::State(const std::filesystem::path& given_root, FlashOp
       syscalls(core::DiskCalls(where).syscalls()),
       clock(core::DiskCalls(where).clock()),
       root(io::named_path(std::filesystem::absolute(given_root))),
-      memory(memory_options(options, root), syscalls, flash::random_of(where)),
+      memory(memory_options(options, root), syscalls, where.options().random),
       disk(given_root, disk_options(options), where),
       copies(disk),
       persisting(persisting_options(where)) {

@@ -52,11 +52,6 @@ bool is_of(const Image& image, std::uint64_t step) {
 
 }  // namespace
 
-store::RandomSource random_of(const Context& context) {
-  return context.options().random ? store::RandomSource(context.options().random)
-                                  : store::RandomSource(store::system_random);
-}
-
 std::optional<std::size_t> image_to_retire(std::span<const Image> images, bool has_room_for_one,
                                            bool may_lose_the_only_one) {
   const auto damaged = std::find_if(images.begin(), images.end(),

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "cairn/base/error.hpp"
-#include "cairn/core/context.hpp"
 #include "cairn/training/step_directory.hpp"
 
 #include "base/internal/mutex.hpp"
@@ -29,9 +28,6 @@ namespace cairn::flash {
 
 /// Where the images of a memory lie: those of its only rank.
 inline constexpr std::string_view kRankName = "r00000";
-
-/// Returns where a context has its random numbers from.
-[[nodiscard]] store::RandomSource random_of(const Context& context);
 
 /// Returns the name of the run whose steps lie in a directory; nothing where it has none.
 ///

@@ -242,7 +242,7 @@ SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& i
     throw *why;
   }
   if (persisted(step) == Persisted::unknown) {  // What is there and not damaged is for the copy to refuse.
-    training::set_any_damaged_aside(syscalls_, root_, on_disk(step).filename(), random_of(context_));
+    training::set_any_damaged_aside(syscalls_, root_, on_disk(step).filename(), context_.options().random);
   }
   try {
     return wait_unless(copy_checkpoint_async(image(step), on_disk(step), {}, context_), is_to_stop);
@@ -287,7 +287,7 @@ RunImages::Cleaned RunImages::clean(bool all) const {
   Memory::Options options;
   options.memory = memory_;
   options.root = root_;
-  Memory memory(options, syscalls_, random_of(context_));
+  Memory memory(options, syscalls_, context_.options().random);
   const io::Directory root = io::Directory::open(syscalls_, root_);
   const std::optional<std::uint64_t> newest = newest_sound_step(root, names_);
   const auto lines = training::StepLines::read(root);

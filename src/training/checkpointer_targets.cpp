@@ -54,7 +54,7 @@ void Checkpointer::State::make_way(std::uint64_t step, bool overwrite) const {
   }
   if (overwrite && remover.is_damaged(step)) {
     training::set_damaged_aside(training::syscalls_of(context), directory.root(),
-                                directory.path(step).filename(), training::random_of(context));
+                                directory.path(step).filename(), context.options().random);
   }
 }
 

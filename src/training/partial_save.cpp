@@ -334,9 +334,7 @@ struct PartialSave::State {
     merge.publish(std::move(manifest));
   }
 
-  [[nodiscard]] store::RandomSource random() const {
-    return context.options().random ? context.options().random : store::system_random;
-  }
+  [[nodiscard]] const store::RandomSource& random() const { return context.options().random; }
 
   const std::filesystem::path target;
   const PartialSaveOptions options;

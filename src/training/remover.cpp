@@ -59,11 +59,6 @@ const Clock& clock_of(const Context& context) {
   return context.options().clock ? *context.options().clock : system_clock();
 }
 
-store::RandomSource random_of(const Context& context) {
-  return context.options().random ? store::RandomSource(context.options().random)
-                                  : store::RandomSource(store::system_random);
-}
-
 io::Syscalls& syscalls_of(const Context& context) {
   const std::shared_ptr<io::Syscalls>& injected = context.options().syscalls;
   return injected ? *injected : io::posix_syscalls();
@@ -291,7 +286,7 @@ void Remover::rewind(std::uint64_t step, bool may_lie_elsewhere) {
   }
   Rewinding rewinding(step, directory_, *uses_);
   const std::optional<io::Directory> root = directory_.held_root()->open();
-  const store::RandomSource random = random_of(context_);
+  const store::RandomSource& random = context_.options().random;
   const bool has_above = step < std::numeric_limits<std::uint64_t>::max();
   const std::optional<StepLines> before =
       root && has_above ? begin_line(*root, step + 1, random) : std::nullopt;

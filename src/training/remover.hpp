@@ -18,7 +18,6 @@
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 #include "io/internal/syscalls.hpp"
-#include "store/internal/uuid.hpp"
 #include "training/internal/step_lines.hpp"
 #include "training/step_links.hpp"
 #include "training/step_uses.hpp"
@@ -29,9 +28,6 @@ class Rewinding;
 
 /// The clock of a context.
 [[nodiscard]] const Clock& clock_of(const Context& context);
-
-/// Where a context has its random numbers from.
-[[nodiscard]] store::RandomSource random_of(const Context& context);
 
 /// The operating system, or what a context has in its place.
 [[nodiscard]] io::Syscalls& syscalls_of(const Context& context);

@@ -12,7 +12,6 @@
 #include "cairn/base/error.hpp"
 
 #include "store/internal/checkpoint_entries.hpp"
-#include "store/internal/uuid.hpp"
 #include "training/internal/pins.hpp"
 #include "training/internal/rewound.hpp"
 #include "training/remover.hpp"
@@ -22,7 +21,7 @@ namespace cairn::training {
 namespace {
 
 io::Directory make_line(const io::Directory& root, const Context& context) {
-  return make_rewound_line(root, clock_of(context).now(), random_of(context));
+  return make_rewound_line(root, clock_of(context).now(), context.options().random);
 }
 
 /// A rewind that has moved nothing leaves no line.

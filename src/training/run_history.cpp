@@ -95,9 +95,8 @@ std::optional<Record> decode(std::string_view text, std::string_view path) {
 
 /// So that names are in the order in which programs began.
 std::string name_of(std::chrono::system_clock::time_point begun, const Context& context) {
-  const store::RandomSource random =
-      context.options().random ? context.options().random : store::system_random;
-  return fmt::format("{:010}-{}", seconds_of(begun), store::to_string(store::make_uuid(random)));
+  return fmt::format("{:010}-{}", seconds_of(begun),
+                     store::to_string(store::make_uuid(context.options().random)));
 }
 
 std::optional<io::Directory> open_if_there(const io::Directory& parent, std::string_view name) {
