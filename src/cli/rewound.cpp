@@ -176,19 +176,26 @@ int unrewind(const Arguments& arguments, Output& out) {
     }
     line = last->name;
   }
-  const std::vector<std::string> back = training::bring_back(open_root(arguments.path), line);
+  const training::BroughtBack back = training::bring_back(open_root(arguments.path), line);
   if (arguments.is_json) {
     JsonWriter json = json_to(out);
     json.begin_object().key("path").value(arguments.path.string()).key("line").value(line);
     json.key("checkpoints").begin_list();
-    for (const std::string& each : back) {
+    for (const std::string& each : back.checkpoints) {
       json.value(each);
     }
-    json.end().end();
+    json.end();
+    if (back.images_given_up_from) {
+      json.key("images_given_up_from").value(*back.images_given_up_from);
+    }
+    json.end();
     return 0;
   }
-  for (const std::string& each : back) {
+  for (const std::string& each : back.checkpoints) {
     out.print("brought back  {}\n", path_text(arguments.path / each));
+  }
+  if (back.images_given_up_from) {
+    out.print("given up      all earlier steps in memory from {} on\n", *back.images_given_up_from);
   }
   return 0;
 }

@@ -178,7 +178,7 @@ io::Directory make_rewound_line(const io::Directory& root, std::chrono::system_c
   return line;
 }
 
-std::vector<std::string> bring_back(const io::Directory& root, const std::string& name) {
+BroughtBack bring_back(const io::Directory& root, const std::string& name) {
   const io::Directory line = open_line(root, name);
   const std::vector<store::CheckpointEntry> entries = store::list_entries(line);
   if (entries.empty()) {
@@ -191,18 +191,19 @@ std::vector<std::string> bring_back(const io::Directory& root, const std::string
     }
   }
   require_room(root, entries);
-  if (const std::optional<Numbered> lowest = numbered(entries.front().checkpoint)) {
-    begin_line(root, lowest->number, store::system_random);
+  BroughtBack back;
+  const std::optional<Numbered> lowest = numbered(entries.front().checkpoint);
+  if (lowest && begin_line(root, lowest->number, store::system_random)) {
+    back.images_given_up_from = lowest->number;
   }
-  std::vector<std::string> moved;
   for (const store::CheckpointEntry& each : entries) {
     store::move_entry(line, each.entry, root);
-    moved.push_back(each.checkpoint);
+    back.checkpoints.push_back(each.checkpoint);
   }
   if (line.list().empty()) {
     remove_line(root, name);
   }
-  return moved;
+  return back;
 }
 
 std::vector<std::string> remove_rewound(const io::Directory& root, const std::string& name,

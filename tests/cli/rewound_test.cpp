@@ -128,11 +128,19 @@ TEST_F(CliRewound, IsBroughtBackByUnrewind) {
 
 TEST_F(CliRewound, GivesUpStepsInMemoryThatAreNotBelowItWhenItIsBroughtBack) {
   fs::create_directory(root_ / ".cairn-flash");
-  write_text(root_ / ".cairn-flash/line", "1\n1 101\n");
+  testing::write_text(root_ / ".cairn-flash/line", "1\n1 101\n");
 
-  EXPECT_EQ(run_cli({"unrewind", root_}).status, 0);
+  const CliResult result = run_cli({"unrewind", root_});
 
-  EXPECT_EQ(read_text(root_ / ".cairn-flash/line"), "2\n1 101\n2 200\n");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\ngiven up      all earlier steps in memory from 200 on\n"));
+  EXPECT_EQ(testing::read_text(root_ / ".cairn-flash/line"), "2\n1 101\n2 200\n");
+}
+
+TEST_F(CliRewound, SaysInJsonWhichStepsInMemoryAreGivenUp) {
+  fs::create_directory(root_ / ".cairn-flash");
+
+  EXPECT_EQ(json::parse(run_cli({"unrewind", "--json", root_}).out)["images_given_up_from"], 200);
 }
 
 TEST_F(CliRewound, IsBroughtBackLastLineFirstOrByName) {

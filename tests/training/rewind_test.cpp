@@ -443,7 +443,7 @@ TEST_F(RewoundLines, DoNotComeBackWhereStepsHaveTheirNamesOrComeAfterThem) {
   }
   save_alone("final");
 
-  EXPECT_THAT(training::bring_back(open_root(), line), ElementsAre("2", "3", "4"));
+  EXPECT_THAT(training::bring_back(open_root(), line).checkpoints, ElementsAre("2", "3", "4"));
 }
 
 TEST_F(RewoundLines, AreRemovedButForWhatIsNotTheirs) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,14 +48,20 @@ struct Rewound {
                                               std::chrono::system_clock::time_point now,
                                               const store::RandomSource& random);
 
-/// Moves the checkpoints of a line back to the root, and returns their names. The lowest goes first, one rename each: a
-/// crash leaves a shorter line, and never a gap; called again it goes on. Images in memory that come after it
-/// belong to a line that is given up from then on. Blocks.
+/// What came back to a root.
+struct BroughtBack {
+  std::vector<std::string> checkpoints;  ///< Their names, the lowest first.
+  /// In a run that keeps steps in memory: earlier images from this step on stay given up, also of what came back.
+  std::optional<std::uint64_t> images_given_up_from;
+};
+
+/// Moves the checkpoints of a line back to the root. The lowest goes first, one rename each: a crash leaves a shorter
+/// line, and never a gap; called again it goes on. Blocks.
 ///
 /// Errors: Errc::not_found: there is no such line, or no checkpoint in it. Errc::already_exists: the root has one of
 ///         that name, or one that comes after the lowest of the line. Errc::invalid_argument: somebody writes there.
 ///         Then nothing is moved. OS errors.
-std::vector<std::string> bring_back(const io::Directory& root, const std::string& line);
+BroughtBack bring_back(const io::Directory& root, const std::string& line);
 
 /// Removes the checkpoints of a line, the highest first, and its directory where nothing else is left in it. Returns a
 /// sentence on each thing that stays: damaged checkpoints whose files cannot be told from others, and what is not
