@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to remove many steps, and what a step is called that was overwritten.
+// What it costs to remove many steps or to go on from the newest, and what a step is called that was overwritten.
 #include <sys/stat.h>
 
 #include <atomic>
@@ -45,14 +45,18 @@ class ManyRemovals : public testing::Checkpointers {
     return options;
   }
 
-  /// How often the root is listed while a save has so many steps removed.
-  int lists_to_remove(std::uint64_t count) {
+  void save_so_many(std::uint64_t count) {
     for (std::uint64_t step = 1; step <= count; ++step) {
       save_alone(std::to_string(step));
     }
     struct stat found {};
     EXPECT_EQ(::stat(root().c_str(), &found), 0);
     files_->root = found.st_ino;
+  }
+
+  /// How often the root is listed while a save has so many steps removed.
+  int lists_to_remove(std::uint64_t count) {
+    save_so_many(count);
     const auto run = make(keeping(keep::latest(1)));
     files_->lists_of_root = 0;
     save(*run, count + 1);
@@ -71,6 +75,17 @@ TEST_F(ManyRemovals, ListTheRootAsOftenAsFew) {
   const int for_few = lists_to_remove(3);
 
   EXPECT_EQ(lists_to_remove(30), for_few);
+}
+
+/// For the names, for what each is, and by the load for generations of the newest.
+TEST_F(ManyRemovals, ThatAreYetToComeAreListedThreeTimesByAResume) {
+  save_so_many(5);
+  const auto run = make();
+  files_->lists_of_root = 0;
+
+  EXPECT_EQ(run->resume()->step, 5u);
+
+  EXPECT_EQ(files_->lists_of_root, 3);
 }
 
 TEST_F(ManyRemovals, TakeAlongWhatLiesBesideAStep) {
