@@ -44,7 +44,12 @@ struct TreeAccess {
   /// The leaf inside a node; null when it is another one.
   template <class Leaf, class Node>
   static const Leaf* leaf(const Node& node) noexcept {
-    return std::get_if<Leaf>(&node.value_);
+    if constexpr (std::is_same_v<Leaf, std::string> && std::is_same_v<Node, Tree>) {
+      const auto* text = std::get_if<TreeText>(&node.value_);
+      return text != nullptr ? &text->text : nullptr;
+    } else {
+      return std::get_if<Leaf>(&node.value_);
+    }
   }
 
   template <class Node>

@@ -308,17 +308,22 @@ TEST_F(DistributedCheckpoint, NamesObjectsThatHaveNoPlace) {
   EXPECT_EQ(tree.find("huge"), nullptr);
   EXPECT_EQ(tree.find("when"), nullptr);
   EXPECT_TRUE(tree.at("w").is_array());
-  EXPECT_THAT(loaded.result().problems,
-              ::testing::UnorderedElementsAre(
-                  AllOf(HasSubstr("huge"), HasSubstr("an integer of more than 64 bits"), HasSubstr("is left out")),
-                  AllOf(HasSubstr("when"), HasSubstr("is left out"))));
+  EXPECT_THAT(
+      loaded.result().problems,
+      ::testing::UnorderedElementsAre(
+          AllOf(HasSubstr("huge"), HasSubstr("an integer of more than 64 bits"), HasSubstr("is left out")),
+          AllOf(HasSubstr("when"), HasSubstr("is left out"))));
 
   AbstractTree wanted;
   wanted["huge"] = as_saved;
   TreeLoadOptions options = leaving_out();
   options.partial = true;
-  EXPECT_THAT([&] { load_from<Tree>(path, {"state", wanted}, options); },
-              Fails(Errc::structure_mismatch, HasSubstr("huge"))) << "asked for by its name";
+  EXPECT_THAT(
+      [&] {
+        load_from<Tree>(path, {"state", wanted}, options);
+      },
+      Fails(Errc::structure_mismatch, HasSubstr("huge")))
+      << "asked for by its name";
 }
 
 TEST_F(DistributedCheckpoint, HasListsOfOneUnderNamesLikeThoseOfShards) {
