@@ -25,6 +25,7 @@ namespace {
 using Seconds = std::chrono::seconds;
 
 constexpr std::size_t kMostBytes = 4096;
+constexpr std::string_view kUnfinished = ".new";  // What a kill leaves of a file that was to be replaced.
 constexpr std::uint64_t kLatestSecond = 9'000'000'000;  // What nanoseconds of 64 bits can tell.
 
 std::uint64_t seconds_of(std::chrono::system_clock::time_point time) {
@@ -137,6 +138,8 @@ void RunHistory::read() {
     try {
       if (i < excess) {
         io::remove_if_there([&] { runs->remove_file(entry.name); });
+      } else if (entry.name.ends_with(kUnfinished)) {
+        continue;
       } else if (const auto record = decode(io::read_small_file(*runs, entry.name, kMostBytes), entry.name)) {
         earlier_.losses += is_loss(*record, has_failed_before_) ? 1 : 0;
         ++earlier_.programs;
@@ -171,7 +174,7 @@ void RunHistory::write(bool is_closed) const {
   record.seen = std::max(record.begun, seconds_of(clock_.now()));
   record.is_closed = is_closed;
   record.has_found = has_found_;
-  const std::string next = name_ + ".new";
+  const std::string next = fmt::format("{}{}", name_, kUnfinished);
   io::remove_if_there([&] { runs->remove_file(next); });
   io::write_small_file(*runs, next, encode(record));
   runs->rename(next, *runs, name_, io::RenameMode::replace);

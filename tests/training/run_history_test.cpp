@@ -89,6 +89,18 @@ TEST_F(RunHistories, CountProgramsThatWereNotClosed) {
   EXPECT_EQ(history.lived, 11h + 2h + 3h);  // Until it was closed; until the last step of the others.
 }
 
+TEST_F(RunHistories, DoNotCountWhatAKillLeavesOfAFile) {
+  run_for(2h, true);
+  const std::filesystem::path file = std::filesystem::directory_iterator(runs())->path();
+  std::filesystem::copy_file(file, file.string() + ".new");
+
+  const FailureHistory history = failures();
+
+  EXPECT_EQ(history.programs, 2u);  // And this one.
+  EXPECT_EQ(history.failures, 1u);
+  EXPECT_EQ(history.lived, 2h);
+}
+
 TEST_F(RunHistories, GiveThePeriod) {
   run_for(10h, true);
   run_for(14h, true);
