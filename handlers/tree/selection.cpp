@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,7 +30,7 @@ using formats::Index;
 using formats::IndexEntry;
 
 struct WantedLeaf {
-  std::string path;
+  std::string_view path;
   const AbstractTree* node = nullptr;
 };
 
@@ -37,16 +38,17 @@ bool by_path(const WantedLeaf& a, const WantedLeaf& b) {
   return a.path < b.path;
 }
 
-std::vector<WantedLeaf> sorted_leaves(const AbstractTree& wanted) {
+/// Returns the leaves of a tree in the order of their paths, which `paths` keeps.
+std::vector<WantedLeaf> sorted_leaves(const AbstractTree& wanted, std::deque<std::string>& paths) {
   std::vector<WantedLeaf> leaves;
   std::string path;
-  const auto add = [&leaves](std::string_view leaf_path, const AbstractTree& node) {
+  const auto add = [&](std::string_view leaf_path, const AbstractTree& node) {
     if (node.target() != nullptr) {
       throw Error(Errc::invalid_argument,
                   fmt::format("{}: an object to load into stands for a whole tree, not for a part of one",
                               shown(leaf_path)));
     }
-    leaves.push_back({std::string(leaf_path), &node});
+    leaves.push_back({paths.emplace_back(leaf_path), &node});
   };
   TreeAccess::visit(wanted, path, 0, add);
   std::sort(leaves.begin(), leaves.end(), by_path);
@@ -142,7 +144,7 @@ void require_taken(const std::vector<std::string>& leaves, const MemberDifferenc
 
 class Selector {
  public:
-  /// Leaves come sorted.
+  /// Leaves come sorted; their paths must outlive this.
   Selector(const Index& index, std::vector<WantedLeaf> wanted, const TreeLoadOptions& options)
       : index_(index),
         options_(options),
@@ -202,7 +204,7 @@ class Selector {
     for (const formats::LeftOut& one : index_.foreign()->left_out) {
       const auto leaf =
           std::lower_bound(wanted_.begin(), wanted_.end(), one.path,
-                           [](const WantedLeaf& a, const std::string& path) { return a.path < path; });
+                           [](const WantedLeaf& a, std::string_view path) { return a.path < path; });
       const bool is_named = leaf != wanted_.end() && leaf->path == one.path && !leaf->node->is_placeholder();
       if (is_named || (as_saved_.hold(one.path) && !options_.leave_out)) {
         refuse_left_out(index_, one.path, one.why, 1);
@@ -439,7 +441,9 @@ Selection select_all(const Index& index, const TreeLoadOptions& options) {
 }
 
 Selection select(const Index& index, const AbstractTree& wanted, const TreeLoadOptions& options) {
-  return Selector(index, sorted_leaves(wanted), options).run();
+  std::deque<std::string> paths;
+  std::vector<WantedLeaf> leaves = sorted_leaves(wanted, paths);
+  return Selector(index, std::move(leaves), options).run();
 }
 
 Selection select_parts(const Index& index, const std::vector<WantedPart>& parts, TreeLoadOptions options) {

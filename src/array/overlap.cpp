@@ -222,6 +222,7 @@ void check_cluster(std::span<const Region> regions) {
 
 void check_disjoint(std::span<const Destination> destinations) {
   std::vector<Region> regions;
+  regions.reserve(destinations.size());
   for (const Destination& destination : destinations) {
     if (destination.view.byte_count() != 0) {
       regions.push_back(region_of(destination));
@@ -231,8 +232,11 @@ void check_disjoint(std::span<const Destination> destinations) {
     const Device device = region.destination->view.device();
     return std::tuple(device.kind, device.index, region.begin);
   };
-  std::sort(regions.begin(), regions.end(),
-            [&place](const Region& a, const Region& b) { return place(a) < place(b); });
+  const auto is_before = [&place](const Region& a, const Region& b) { return place(a) < place(b); };
+  if (!std::is_sorted(regions.begin(), regions.end(),
+                      is_before)) {  // Memory that was asked for in turn mostly is.
+    std::sort(regions.begin(), regions.end(), is_before);
+  }
   const auto is_again = [](const Region& a, const Region& b) {
     return a.destination->origin != 0 && a.destination->origin == b.destination->origin &&
            is_same_memory(a.destination->view, b.destination->view);

@@ -308,6 +308,7 @@ class ReadsBefore {
 /// Refuses arrays that would be read over each other.
 void check_destinations(std::span<const ReadArray> arrays) {
   std::vector<Destination> destinations;
+  destinations.reserve(arrays.size());
   for (const ReadArray& array : arrays) {
     if (array.same_as) {
       continue;

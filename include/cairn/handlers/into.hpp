@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -96,7 +97,7 @@ class Places {
     std::function<void(const Tree& node, TreeReader& at)> read;
   };
 
-  std::vector<Place> places_;
+  std::deque<Place> places_;  // There may be a million.
   std::vector<Later> later_;
 };
 
