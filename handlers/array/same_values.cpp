@@ -117,10 +117,12 @@ std::uint64_t hash_of_places(const ArrayView& array) {
   const std::uint64_t units = std::max<std::uint64_t>(kPlaceBytes / element_bytes, 1);
   std::vector<std::byte> taken;
   taken.reserve(kPlaces * kPlaceBytes);
+  const bool is_contiguous = array.is_contiguous();
+  const std::uint64_t run = is_contiguous ? units : 1;  // So many elements lie side by side.
   visit_places(elements, units, [&](std::uint64_t first) {
-    for (std::uint64_t number = first; number < first + units; ++number) {
-      const std::byte* at = element_at(array, number);
-      taken.insert(taken.end(), at, at + element_bytes);
+    for (std::uint64_t number = first; number < first + units; number += run) {
+      const std::byte* at = is_contiguous ? array.data() + number * element_bytes : element_at(array, number);
+      taken.insert(taken.end(), at, at + run * element_bytes);
     }
   });
   return hash_of(taken);
