@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds public headers that their own source does not include first: what comes before a header hides what it lacks. A source is a header's
-own if it has its module and its name. `--without-source ROOT` lists the headers that have none; the build compiles those."""
+own if it has its module and its name. Also finds comments of public headers whose first sentence ends, for Doxygen, between backticks. `--without-source ROOT` lists the headers that have none; the build compiles those."""
 import pathlib
+import re
 import sys
 
 from check_layers import INCLUDE
 from source_text import CPP_SUFFIXES, Finding, blank, run, source_files
 
 PUBLIC = "include/cairn/"
+COMMENT = re.compile(r"^\s*///(?!<) ?(.*)$")
+# Doxygen ends the brief at such a dot, also between backticks; what follows then is no code: `<a>.<b>` becomes a tag.
+BRIEF_END = re.compile(r"\.(?![\w),.\\])")
 
 
 def own_sources(header, files):
@@ -32,9 +36,28 @@ def public_headers(files):
     return sorted(path for path in files if path.startswith(PUBLIC) and path.endswith(".hpp"))
 
 
+def broken_briefs(text):
+    """Returns the lines of comments whose first sentence Doxygen ends between backticks."""
+    lines = text.split("\n")
+    found = []
+    for at, line in enumerate(lines):
+        if not COMMENT.match(line) or (at > 0 and COMMENT.match(lines[at - 1])):
+            continue
+        words = []
+        while at + len(words) < len(lines) and (part := COMMENT.match(lines[at + len(words)])) and part.group(1):
+            words.append(part.group(1))
+        paragraph = " ".join(words)
+        end = BRIEF_END.search(paragraph)
+        if end and paragraph[:end.end()].count("`") % 2:
+            found.append(at + 1)
+    return found
+
+
 def check(files):
     """Checks a tree given as {path: text}; yields (path, line, message)."""
     for header in public_headers(files):
+        for line in broken_briefs(files[header]):
+            yield header, line, "ends its first sentence between backticks, as Doxygen reads it: let a sentence end before the code"
         found = {source: first_include(files[source]) for source in own_sources(header, files)}
         name = header[len("include/"):]
         if found and not any(first == name for _, first in found.values()):
@@ -65,6 +88,8 @@ BAD = {
     "its own header first in a line comment only": {"src/array/a.cpp": f"// {OWN}#include <vector>\n{OWN}"},
     "another header of ours first": {"src/array/a.cpp": '#include "cairn/array/b.hpp"\n' + OWN},
     "the source of another module only": {"src/array/a.cpp": "#include <vector>\n", "src/core/a.cpp": OWN},
+    "a brief that ends in code": {"include/cairn/array/b.hpp": "/// The key is `<a>.<b>`.\nint b;\n"},
+    "one that goes on": {"include/cairn/array/b.hpp": "/// The key,\n/// `a.**`.\nint b;\n"},
     "a handler": {"handlers/tree/tree.cpp": "#include <vector>\n" + HANDLER},
 }
 GOOD = {
@@ -72,6 +97,7 @@ GOOD = {
     "its own header in angles": {"src/array/a.cpp": "#include <cairn/array/a.hpp>\n"},
     "no source of its own": {"src/array/other.cpp": "#include <vector>\n", "src/core/a.cpp": "#include <vector>\n"},
     "one of the handlers of that name": {"handlers/json/tree.cpp": "#include <vector>\n", "handlers/tree/tree.cpp": HANDLER},
+    "code with a dot": {"include/cairn/array/b.hpp": "/// `a.b`, `f(...)` and `a.hpp`. Then `<a>.<b>`.\nint b;\n"},
     "a handler beside the folders": {"handlers/tree.cpp": HANDLER},
 }
 HEADERS = {"include/cairn/array/a.hpp": "#pragma once\n", "include/cairn/handlers/tree.hpp": "#pragma once\n"}

@@ -15,8 +15,8 @@ namespace cairn {
 struct TreeLoadOptions {
   TreeLoadOptions() = default;
 
-  /// Options that rename what is stored, and have nothing else: a file as Hugging Face has it, for a model of structs:
-  /// `options.handler_options.set(TreeLoadOptions::renamed({{"model.**", "**"}}, "."))`.
+  /// Options that rename what is stored, and have nothing else. Of a file as Hugging Face has it, for a model of
+  /// structs: `options.handler_options.set(TreeLoadOptions::renamed({{"model.**", "**"}}, "."))`.
   [[nodiscard]] static TreeLoadOptions renamed(Renames renames, std::string keys_separator = {}) {
     TreeLoadOptions options;
     options.rename = std::move(renames);

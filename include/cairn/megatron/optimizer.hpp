@@ -31,7 +31,7 @@ using ParamMap = std::map<std::size_t, ShardedParam>;
 /// Errors: Errc::invalid_argument when there are parameters, and the dict has none of them.
 [[nodiscard]] ParamMap param_id_to_sharded_param(const StateDict& model, std::span<const Array> params);
 
-/// A state of a parameter, sharded as that: the key is `<prefix>.<key of the parameter>`.
+/// A state of a parameter, sharded as that. Its key is `<prefix>.<key of the parameter>`.
 ///
 /// Errors: Errc::shape_mismatch when it has another shape than the parameter.
 [[nodiscard]] ShardedParam make_sharded_optimizer_tensor(const ShardedParam& param, Array state,
