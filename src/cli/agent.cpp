@@ -12,6 +12,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -31,6 +34,8 @@
 #include "cli/commands.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
+#include "cli/progress_bar.hpp"
+#include "cli/stop_signals.hpp"
 #include "cli/text.hpp"
 #include "cli/usage_error.hpp"
 #include "flash/internal/run_images.hpp"
@@ -171,18 +176,41 @@ int status(const Arguments& arguments, Output& out) {
   return 0;
 }
 
+/// Returns what was copied; without a step, the newest.
+std::optional<std::uint64_t> persist_with_bar(const RunImages& images, std::optional<std::uint64_t> step,
+                                              bool& has_passed_over) {
+  const StopSignals signals(images.on_disk(step ? *step : images.newest().value_or(0)));
+  ProgressBar bar(stderr);
+  const auto is_to_stop = [&](const SaveProgress& progress) {
+    bar.update(progress.written_bytes, progress.total_bytes);
+    return signals.has_come();
+  };
+  try {
+    if (step) {
+      images.persist(*step, is_to_stop);
+    } else {
+      const auto passed_over = [&has_passed_over](const std::exception& why) {
+        has_passed_over = true;
+        complain(why.what());
+      };
+      step = images.persist_newest(passed_over, is_to_stop);
+    }
+  } catch (const Error& error) {
+    if (error.code() == Errc::cancelled) {
+      signals.check();
+    }
+    throw;
+  }
+  if (step) {
+    signals.finish();
+  }
+  return step;
+}
+
 int persist(const Arguments& arguments, Output& out) {
   const RunImages images = images_of(arguments);
-  std::optional<std::uint64_t> step = arguments.agent.step;
   bool has_passed_over = false;
-  if (step) {
-    images.persist(*step);
-  } else {
-    step = images.persist_newest([&has_passed_over](const std::exception& why) {
-      has_passed_over = true;
-      complain(why.what());
-    });
-  }
+  const std::optional<std::uint64_t> step = persist_with_bar(images, arguments.agent.step, has_passed_over);
   if (arguments.is_json) {
     JsonWriter json = json_to(out);
     json.begin_object();
@@ -247,25 +275,43 @@ int clean(const Arguments& arguments, Output& out) {
   return 0;
 }
 
-/// Writes a file without a name into a directory, until it is durable. Nothing where there are no such files.
-std::optional<double> bytes_per_second(const fs::path& directory) {
+struct MeasuredSpeed {
+  std::uint64_t bytes = 0;             ///< That were written for it.
+  std::uint64_t bytes_per_second = 0;  ///< 0: it could not be measured.
+};
+
+/// Writes at most `most_bytes` into a file without a name, until they are durable. Measures nothing where there are no
+/// such files.
+MeasuredSpeed measure_speed(const fs::path& directory, std::uint64_t most_bytes) {
   constexpr std::size_t kPiece = std::size_t{4} << 20;
-  constexpr std::size_t kPieces = 16;
   const int fd = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (fd < 0) {
-    return std::nullopt;
+    return {};
   }
-  const std::vector<char> piece(kPiece, 'c');
+  const std::vector<char> bytes(std::min<std::size_t>(kPiece, most_bytes), 'c');
   const auto begin = std::chrono::steady_clock::now();
-  std::size_t written = 0;
-  for (ssize_t one = 1; one > 0 && written < kPiece * kPieces; written += static_cast<std::size_t>(one)) {
-    one = std::max<ssize_t>(::write(fd, piece.data(), piece.size()), 0);
+  MeasuredSpeed measured;
+  for (ssize_t one = 1; one > 0 && measured.bytes < most_bytes;) {
+    const std::uint64_t left = most_bytes - measured.bytes;
+    one = std::max<ssize_t>(::write(fd, bytes.data(), std::min<std::size_t>(bytes.size(), left)), 0);
+    measured.bytes += static_cast<std::uint64_t>(one);
   }
   const bool is_durable = ::fdatasync(fd) == 0;
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   ::close(fd);
-  return is_durable && written > 0 ? std::optional(static_cast<double>(written) / taken.count())
-                                   : std::nullopt;
+  if (is_durable) {
+    measured.bytes_per_second =
+        static_cast<std::uint64_t>(static_cast<double>(measured.bytes) / taken.count());
+  }
+  return measured;
+}
+
+/// How much to write where so much is free: enough to measure, and too little to crowd anybody out. Files in memory
+/// count against the limit of the process.
+std::uint64_t bytes_to_measure(std::uint64_t free_bytes) {
+  constexpr std::uint64_t kMost = std::uint64_t{64} << 20;
+  constexpr std::uint64_t kShare = 64;
+  return std::min(kMost, std::min(free_bytes, memory_limit()) / kShare);
 }
 
 /// Says of a directory what its file system has, and how fast it takes bytes, where that can be measured.
@@ -276,10 +322,11 @@ void tell_place(Output& out, JsonWriter* json, const std::string& what, const fs
   }
   const std::uint64_t free = std::uint64_t{figures.f_bavail} * figures.f_frsize;
   const std::uint64_t all = std::uint64_t{figures.f_blocks} * figures.f_frsize;
-  const auto speed = static_cast<std::uint64_t>(bytes_per_second(path).value_or(0));
+  const MeasuredSpeed measured = measure_speed(path, bytes_to_measure(free));
+  const std::uint64_t speed = measured.bytes_per_second;
   if (json != nullptr) {
     json->key(what).begin_object().key("path").value(path.string()).key("free_bytes").value(free);
-    json->key("bytes").value(all);
+    json->key("bytes").value(all).key("measured_bytes").value(measured.bytes);
     speed != 0 ? json->key("bytes_per_second").value(speed).end() : json->end();
     return;
   }

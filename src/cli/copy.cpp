@@ -2,12 +2,14 @@
 #include "cairn/api/copy.hpp"
 
 #include <chrono>
+#include <cstdio>
 
 #include "cairn/base/error.hpp"
 
 #include "cli/commands.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/stop_signals.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -15,18 +17,29 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{100};
 
-SaveResult wait_with_bar(const AsyncResponse& copying) {
+SaveResult copy_with_bar(const Arguments& arguments, const CopyOptions& options) {
+  const StopSignals signals(arguments.other);
   ProgressBar bar(stderr);
+  const AsyncResponse copying = copy_checkpoint_async(arguments.path, arguments.other, options);
   for (;;) {
     try {
-      return copying.wait(kLook);
+      SaveResult result = copying.wait(kLook);
+      signals.finish();
+      return result;
     } catch (const Error& error) {
+      if (error.code() == Errc::cancelled) {
+        copying.wait_done();  // What it had written is removed when it is answered already.
+        signals.check();
+      }
       if (error.code() != Errc::still_running) {
         throw;
       }
     }
     const SaveProgress progress = copying.progress();
     bar.update(progress.written_bytes, progress.total_bytes);
+    if (signals.has_come()) {
+      copying.cancel();
+    }
   }
 }
 
@@ -35,7 +48,7 @@ SaveResult wait_with_bar(const AsyncResponse& copying) {
 int copy(const Arguments& arguments, Output& out) {
   CopyOptions options;
   options.overwrite = arguments.overwrites;
-  const SaveResult result = wait_with_bar(copy_checkpoint_async(arguments.path, arguments.other, options));
+  const SaveResult result = copy_with_bar(arguments, options);
   if (arguments.is_json) {
     JsonWriter json = json_to(out);
     json.begin_object().key("path").value(arguments.other.string());

@@ -2,8 +2,11 @@
 #include "cairn/tools/export.hpp"
 
 #include <array>
+#include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,6 +16,8 @@
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/paths.hpp"
+#include "cli/progress_bar.hpp"
+#include "cli/stop_signals.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -61,6 +66,19 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan&
   json.end();
 }
 
+ExportPlan export_with_bar(const Arguments& arguments, ExportOptions options) {
+  const CheckpointMetadata source = describe(arguments.path, arguments.layout, arguments.name);
+  const StopSignals signals(arguments.other);
+  ProgressBar bar(stderr);
+  options.progress = [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    bar.update(done_bytes, total_bytes);
+    signals.check();
+  };
+  ExportPlan plan = cairn::export_arrays(source, arguments.other, options);
+  signals.finish();
+  return plan;
+}
+
 }  // namespace
 
 int export_arrays(const Arguments& arguments, Output& out) {
@@ -75,8 +93,7 @@ int export_arrays(const Arguments& arguments, Output& out) {
   options.first_names_only = arguments.exporting.first_names_only;
   options.is_folder = arguments.exporting.format.empty() ? arguments.other.extension() != ".safetensors"
                                                          : arguments.exporting.format == "hf";
-  const ExportPlan plan = cairn::export_arrays(describe(arguments.path, arguments.layout, arguments.name),
-                                               arguments.other, options);
+  const ExportPlan plan = export_with_bar(arguments, std::move(options));
   if (arguments.is_json) {
     write_answer(json_to(out), arguments, plan);
   } else {

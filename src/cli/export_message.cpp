@@ -2,6 +2,7 @@
 #include <system_error>
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -18,8 +19,10 @@
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/paths.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/proto.hpp"
 #include "cli/records.hpp"
+#include "cli/stop_signals.hpp"
 #include "cli/text.hpp"
 #include "io/internal/replacing_file.hpp"
 #include "store/internal/staged_directory.hpp"
@@ -65,14 +68,15 @@ std::string message_among(const CheckpointMetadata& metadata) {
   return found.front();
 }
 
-void write_whole(const std::string& bytes, const fs::path& target) {
+void write_whole(const std::string& bytes, const fs::path& target, const Progress& progress) {
   io::ReplacingFile file(io::posix_syscalls(), target);
   file.append(std::as_bytes(std::span(bytes)));
+  progress(bytes.size(), bytes.size());
   file.publish();
 }
 
 /// Writes a message into a file. Returns what it was.
-std::string export_from_checkpoint(const Arguments& arguments) {
+std::string export_from_checkpoint(const Arguments& arguments, const Progress& progress) {
   const tools::CheckpointView checkpoint(describe(arguments.path, arguments.name));
   const std::string name = message_among(checkpoint.metadata());
   const ItemMetadata& item = checkpoint.metadata().at(name);
@@ -87,15 +91,30 @@ std::string export_from_checkpoint(const Arguments& arguments) {
           fmt::format("'{}' is stored in chunks, and its type is not known here: export it to a .cpb", name));
     }
     const store::FileEntry& file = files->at(kWholeFile);
-    write_whole(checkpoint.read(file, file.size_bytes), arguments.other);
+    write_whole(checkpoint.read(file, file.size_bytes), arguments.other, progress);
     return fmt::format("'{}'", printable(name));
   }
   if (!chunks) {
     refuse_export(fmt::format("'{}' is stored whole: export it to a .pb", name));
   }
   tools::VerifiedFile file = checkpoint.open(files->at(kChunksFile));
-  export_chunks(item, *chunks, file, arguments.other);
+  export_chunks(item, *chunks, file, arguments.other, progress);
   return fmt::format("{} of '{}'", count_text(chunks->chunks.size(), "chunk"), printable(name));
+}
+
+/// Returns what was written.
+std::string export_with_bar(const Arguments& arguments, bool is_records) {
+  const StopSignals signals(arguments.other);
+  ProgressBar bar(stderr);
+  const auto progress = [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    bar.update(done_bytes, total_bytes);
+    signals.check();
+  };
+  std::string what = is_records
+                         ? count_text(export_records(arguments.path, arguments.other, progress), "record")
+                         : export_from_checkpoint(arguments, progress);
+  signals.finish();
+  return what;
 }
 
 }  // namespace
@@ -114,8 +133,7 @@ int export_message(const Arguments& arguments, Output& out) {
   if (is_records && !is_records_file(arguments.path)) {
     refuse_export(fmt::format("{} is not a file of records", arguments.path.string()));
   }
-  const std::string what = is_records ? count_text(export_records(arguments.path, arguments.other), "record")
-                                      : export_from_checkpoint(arguments);
+  const std::string what = export_with_bar(arguments, is_records);
   const std::uint64_t bytes = fs::file_size(arguments.other);
   if (!arguments.is_json) {
     out.print("{}: {}, {}\n", path_text(arguments.other), what, size_text(bytes));

@@ -20,6 +20,7 @@
 #include "cli/argument_checks.hpp"
 #include "cli/commands.hpp"
 #include "cli/paths.hpp"
+#include "cli/stop_signals.hpp"
 #include "cli/usage.hpp"
 #include "cli/usage_error.hpp"
 
@@ -361,6 +362,9 @@ int run(const CLI::App& app, const Command& command, const Arguments& arguments)
   } catch (const cairn::cli::UsageError& error) {
     cairn::cli::complain_of_usage(app, error.what());
     return kWrongUsage;
+  } catch (const cairn::cli::Interrupted& stop) {
+    cairn::cli::complain(stop.what());
+    cairn::cli::end_by(stop.number());
   } catch (...) {
     std::vector<std::filesystem::path> typed = arguments.paths;
     typed.insert(typed.end(), {arguments.path, arguments.other});

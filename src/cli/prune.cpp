@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@
 #include "cli/commands.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/rewound.hpp"
 #include "cli/steps.hpp"
 #include "cli/text.hpp"
@@ -162,7 +164,12 @@ void remove_steps(PruneAnswer& answer, StepDirectory& directory, const Context& 
   std::vector<StepInfo> removed;
   const auto newest = std::find_if(answer.steps.rbegin(), answer.steps.rend(),
                                    [](const StepInfo& each) { return each.problem.empty(); });
+  ProgressBar bar(stderr);
+  std::uint64_t done_bytes = 0;
+  const std::uint64_t total_bytes = answer.removed_bytes();
   for (StepInfo& each : answer.plan.removed) {
+    bar.update(done_bytes, total_bytes);
+    done_bytes += each.bytes;
     try {
       if (!directory.remove_unless_pinned(each.step, RemoveOptions(), context, newest->step)) {
         throw Error(Errc::invalid_argument,

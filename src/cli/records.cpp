@@ -192,7 +192,8 @@ store::VerifyReport verify_records(const std::filesystem::path& path,
   return report;
 }
 
-std::uint64_t export_records(const std::filesystem::path& source, const std::filesystem::path& target) {
+std::uint64_t export_records(const std::filesystem::path& source, const std::filesystem::path& target,
+                             const Progress& progress) {
   RecordReader reader(source);
   io::ReplacingFile file(io::posix_syscalls(), target);
   std::uint64_t records = 0;
@@ -201,20 +202,29 @@ std::uint64_t export_records(const std::filesystem::path& source, const std::fil
     put(size, std::uint64_t{record.size()});
     file.append(std::as_bytes(std::span(size)));
     file.append(std::as_bytes(std::span(record)));
+    progress(reader.position(), reader.file_bytes());
   }
+  progress(reader.file_bytes(), reader.file_bytes());
   file.publish();
   return records;
 }
 
 void export_chunks(const ItemMetadata& item, const MessageChunks& message, tools::VerifiedFile& file,
-                   const std::filesystem::path& target) {
+                   const std::filesystem::path& target, const Progress& progress) {
   records::RecordWriter writer(target);
+  std::uint64_t total_bytes = 0;
+  for (const MessageChunks::Chunk& chunk : message.chunks) {
+    total_bytes += chunk.size;
+  }
+  std::uint64_t done_bytes = 0;
   std::vector<std::uint64_t> positions;
   std::string bytes;
   for (const MessageChunks::Chunk& chunk : message.chunks) {
     bytes.resize(chunk.size);
     file.read(chunk.offset, std::as_writable_bytes(std::span(bytes)));
     positions.push_back(writer.write(bytes));
+    done_bytes += chunk.size;
+    progress(done_bytes, total_bytes);
   }
   writer.write(record_of_chunks(item, positions));
   writer.finish();

@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/proto.hpp"
 #include "store/internal/verify.hpp"
 #include "tools/internal/checkpoint_view.hpp"
@@ -32,10 +33,12 @@ int inspect_records(const Arguments& arguments, Output& out);
     const std::filesystem::path& path, const std::function<void(std::uint64_t done_bytes)>& progress);
 
 /// Writes each record of a file behind its length, which is a u64. Returns how many there are.
-std::uint64_t export_records(const std::filesystem::path& source, const std::filesystem::path& target);
+/// What `progress` throws stops it; it is asked once more before the target gets its name.
+std::uint64_t export_records(const std::filesystem::path& source, const std::filesystem::path& target,
+                             const Progress& progress);
 
-/// Writes the chunks of a message, which lie in a file of a checkpoint, as a `.cpb`.
+/// Writes the chunks of a message, which lie in a file of a checkpoint, as a `.cpb`. `progress`: as above.
 void export_chunks(const ItemMetadata& item, const MessageChunks& message, tools::VerifiedFile& file,
-                   const std::filesystem::path& target);
+                   const std::filesystem::path& target, const Progress& progress);
 
 }  // namespace cairn::cli

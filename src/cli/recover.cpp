@@ -4,21 +4,29 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cairn/base/error.hpp"
+
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/paths.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/rewound.hpp"
 #include "cli/text.hpp"
+#include "io/internal/remove_directory.hpp"
 #include "store/internal/recovery.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -79,6 +87,68 @@ struct Line {
   }
 };
 
+/// Exports of earlier versions wrote `.export-<name>-<uuid>`, which does not say who writes it. Returns the name.
+std::optional<std::string_view> name_of_old_export(std::string_view name) {
+  constexpr std::string_view kBegin = ".export-";
+  constexpr std::size_t kEndBytes = 37;  // "-<uuid>".
+  if (!name.starts_with(kBegin) || name.size() <= kBegin.size() + kEndBytes) {
+    return std::nullopt;
+  }
+  const std::string_view end = name.substr(name.size() - kEndBytes);
+  if (end.front() != '-' || !store::parse_uuid(end.substr(1))) {
+    return std::nullopt;
+  }
+  return name.substr(kBegin.size(), name.size() - kBegin.size() - kEndBytes);
+}
+
+/// Returns whether a directory holds nothing but what an export of that name writes.
+bool holds_only_an_export(const fs::path& path, std::string_view name) {
+  std::error_code failed;
+  fs::directory_iterator at(path, failed);
+  for (; !failed && at != fs::directory_iterator(); at.increment(failed)) {
+    std::error_code unseen;
+    const std::string file = at->path().filename().string();
+    const bool is_named = file == name || file.ends_with(".safetensors") || file.ends_with(".index.json");
+    if (!is_named || at->symlink_status(unseen).type() != fs::file_type::regular) {
+      return false;
+    }
+  }
+  return !failed;
+}
+
+/// Nobody locks what an old export writes: it was left when nothing in it has changed for a day.
+void judge_old_export(const fs::path& root, Line& line) {
+  constexpr std::chrono::hours kQuiet{24};
+  const std::optional<std::string_view> name = name_of_old_export(line.entry.name);
+  const fs::path path = root / line.entry.name;
+  std::error_code unseen;
+  if (!name || fs::symlink_status(path, unseen).type() != fs::file_type::directory ||
+      !holds_only_an_export(path, *name)) {
+    return;
+  }
+  line.extent = measure(path);
+  const auto age = line.age();
+  if (age && *age >= kQuiet) {
+    line.entry.kind = EntryClass::abandoned;
+    line.entry.action = RecoveryAction::remove;
+    line.entry.note = "left by an export of an earlier version";
+  } else {
+    line.entry.kind = EntryClass::live;
+    line.entry.note = "an export of an earlier version, which has written to it within a day";
+  }
+}
+
+void remove_old_export(const fs::path& root, Line& line) {
+  try {
+    const io::Directory parent = io::Directory::open(io::posix_syscalls(), root);
+    io::remove_directory(parent, line.entry.name, parent.open_directory(line.entry.name));
+    line.entry.is_removed = true;
+  } catch (const Error& error) {
+    line.entry.has_failed = true;
+    line.entry.note = error.what();
+  }
+}
+
 bool is_removal(const Line& line) {
   return line.entry.action == RecoveryAction::remove;
 }
@@ -109,6 +179,39 @@ struct Answer {
   }
 };
 
+/// Does what was planned; what it measured before is in the lines of the plan.
+std::vector<Line> done_lines(const Arguments& arguments, store::RecoveryOptions options, const Answer& plan) {
+  const auto line_of = [&plan](const std::string& name) {
+    return std::find_if(plan.lines.begin(), plan.lines.end(),
+                        [&name](const Line& line) { return line.entry.name == name; });
+  };
+  ProgressBar bar(stderr);
+  std::uint64_t done_bytes = 0;
+  options.dry_run = false;
+  options.on_done = [&](const RecoveryEntry& entry) {
+    const auto planned = line_of(entry.name);
+    done_bytes += planned != plan.lines.end() && is_removal(*planned) ? planned->bytes() : 0;
+    bar.update(done_bytes, plan.removed_bytes());
+  };
+  std::vector<Line> lines;
+  for (RecoveryEntry& entry : store::recover(io::posix_syscalls(), arguments.path, options).entries) {
+    Line line;
+    if (const auto planned = line_of(entry.name); planned != plan.lines.end()) {
+      line.extent = planned->extent;
+    }
+    line.entry = std::move(entry);
+    if (line.entry.kind == EntryClass::foreign) {
+      judge_old_export(arguments.path, line);
+      if (is_removal(line)) {
+        remove_old_export(arguments.path, line);
+        options.on_done(line.entry);
+      }
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 Answer answer(const Arguments& arguments) {
   store::RecoveryOptions options;
   options.other_hosts = arguments.other_hosts;
@@ -121,26 +224,16 @@ Answer answer(const Arguments& arguments) {
       line.extent = measure(arguments.path / entry.name);
     }
     line.entry = std::move(entry);
+    if (line.entry.kind == EntryClass::foreign) {
+      judge_old_export(arguments.path, line);
+    }
     answer.lines.push_back(std::move(line));
   }
   answer.rewound = find_rewound(arguments.path);
-  answer.is_dry = !arguments.removes;
-  if (answer.is_dry) {
-    return answer;
+  if (arguments.removes) {
+    answer.lines = done_lines(arguments, options, answer);
+    answer.is_dry = false;
   }
-  options.dry_run = false;
-  std::vector<Line> lines;
-  for (RecoveryEntry& entry : store::recover(io::posix_syscalls(), arguments.path, options).entries) {
-    const auto same = std::find_if(answer.lines.begin(), answer.lines.end(),
-                                   [&](const Line& line) { return line.entry.name == entry.name; });
-    Line line;
-    if (same != answer.lines.end()) {
-      line.extent = same->extent;
-    }
-    line.entry = std::move(entry);
-    lines.push_back(std::move(line));
-  }
-  answer.lines = std::move(lines);
   return answer;
 }
 

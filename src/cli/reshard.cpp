@@ -2,13 +2,17 @@
 #include "tools/internal/reshard.hpp"
 
 #include <array>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/paths.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/recut_policy.hpp"
+#include "cli/stop_signals.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -57,12 +61,25 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ShardingPol
   json.end().end();
 }
 
+std::vector<RecutItem> reshard_with_bar(const Arguments& arguments,
+                                        const std::shared_ptr<const ShardingPolicy>& policy) {
+  const StopSignals signals(arguments.other);
+  ProgressBar bar(stderr);
+  std::vector<RecutItem> items =
+      tools::reshard(arguments.path, arguments.other, policy, arguments.name, arguments.layout,
+                     [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+                       bar.update(done_bytes, total_bytes);
+                       signals.check();
+                     });
+  signals.finish();
+  return items;
+}
+
 }  // namespace
 
 int reshard(const Arguments& arguments, Output& out) {
   const std::shared_ptr<const ShardingPolicy> policy = policy_of(arguments.recutting);
-  const std::vector<RecutItem> items =
-      tools::reshard(arguments.path, arguments.other, policy, arguments.name, arguments.layout);
+  const std::vector<RecutItem> items = reshard_with_bar(arguments, policy);
   if (arguments.is_json) {
     write_answer(json_to(out), arguments, *policy, items);
   } else {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 
 #include "base/internal/printable.hpp"
 #include "cli/paths.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/timestamp.hpp"
@@ -65,7 +67,13 @@ RewoundAnswer answer_of(const Arguments& arguments) {
   answer.rewound = find_rewound(arguments.path);
   answer.is_dry = !arguments.removes;
   const io::Directory root = open_root(arguments.path);
+  ProgressBar bar(stderr);
+  std::uint64_t total_bytes = 0;
   for (const RewoundLine& line : answer.rewound.lines) {
+    total_bytes += bytes_of(line);
+  }
+  for (const RewoundLine& line : answer.rewound.lines) {
+    bar.update(answer.bytes, total_bytes);
     std::vector<std::string> kept;
     try {
       if (!answer.is_dry) {

@@ -323,7 +323,8 @@ class Agent {
       try {
         const RunImages images(options_.memory, options_.root, *context_);
         const auto passed_over = [](const std::exception& why) { tell(why.what()); };
-        if (const auto step = images.persist_newest(passed_over, [this] { return told_to_end_ > 1; })) {
+        const auto is_to_stop = [this](const SaveProgress& /*progress*/) { return told_to_end_ > 1; };
+        if (const auto step = images.persist_newest(passed_over, is_to_stop)) {
           tell(fmt::format("step {} was copied from memory to {}", *step, options_.root.string()));
         }
         failures_ = 0;

@@ -104,7 +104,7 @@ store::MemoryMark mark_of(const io::Directory& images) {
   return *std::move(mark);
 }
 
-SaveResult wait_unless(const AsyncResponse& copy, const std::function<bool()>& is_to_stop) {
+SaveResult wait_unless(const AsyncResponse& copy, const CopyWatch& is_to_stop) {
   constexpr std::chrono::milliseconds kLook{50};
   for (;;) {
     try {
@@ -114,7 +114,7 @@ SaveResult wait_unless(const AsyncResponse& copy, const std::function<bool()>& i
         throw;
       }
     }
-    if (is_to_stop && is_to_stop()) {
+    if (is_to_stop && is_to_stop(copy.progress())) {
       copy.cancel();
     }
   }
@@ -237,7 +237,7 @@ Persisted RunImages::persisted(std::uint64_t step) const {
   return look_whether_persisted(syscalls_, image(step), on_disk(step));
 }
 
-SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& is_to_stop) const {
+SaveResult RunImages::persist(std::uint64_t step, const CopyWatch& is_to_stop) const {
   if (const std::optional<Error> why = refusal(step)) {
     throw *why;
   }
@@ -257,8 +257,7 @@ SaveResult RunImages::persist(std::uint64_t step, const std::function<bool()>& i
 }
 
 std::optional<std::uint64_t> RunImages::persist_newest(
-    const std::function<void(const std::exception& why)>& on_passed_over,
-    const std::function<bool()>& is_to_stop) const {
+    const std::function<void(const std::exception& why)>& on_passed_over, const CopyWatch& is_to_stop) const {
   const io::Directory root = io::Directory::open(syscalls_, root_);
   remove_left_on_disk(root, names_);
   const std::optional<std::uint64_t> newest = newest_sound_step(root, names_);

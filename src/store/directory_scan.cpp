@@ -197,7 +197,9 @@ io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& pat
 }
 
 DirectoryScan::DirectoryScan(const io::Directory& root, RecoveryOptions options)
-    : root_(root), options_(options), is_shared_(!io::is_of_this_machine(root_.syscalls(), root_.fd())) {}
+    : root_(root),
+      options_(std::move(options)),
+      is_shared_(!io::is_of_this_machine(root_.syscalls(), root_.fd())) {}
 
 std::vector<ScannedEntry> DirectoryScan::run(std::size_t most_threads,
                                              std::vector<RecoveryEntry>* foreign) const {

@@ -40,7 +40,8 @@ std::string base_of(const std::string& name) {
 
 class Recovery {
  public:
-  Recovery(io::Directory root, RecoveryOptions options) : root_(std::move(root)), scan_(root_, options) {}
+  Recovery(io::Directory root, RecoveryOptions options)
+      : root_(std::move(root)), options_(std::move(options)), scan_(root_, options_) {}
 
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;
@@ -57,6 +58,9 @@ class Recovery {
       for (ScannedEntry& each : found_) {
         if (each.entry.action == action) {
           execute(each);
+          if (options_.on_done) {
+            options_.on_done(each.entry);
+          }
         }
       }
     }
@@ -217,6 +221,7 @@ class Recovery {
   }
 
   io::Directory root_;
+  const RecoveryOptions options_;
   DirectoryScan scan_;
   std::vector<ScannedEntry> found_;
 };
@@ -240,7 +245,7 @@ void remove_if_left(const io::Directory& root, const std::string& name) {
 
 RecoveryReport scan_report(const io::Directory& root, RecoveryOptions dry) {
   std::vector<RecoveryEntry> foreign;
-  std::vector<ScannedEntry> found = DirectoryScan(root, dry).run(1, &foreign);
+  std::vector<ScannedEntry> found = DirectoryScan(root, std::move(dry)).run(1, &foreign);
   return Recovery::report_of(std::move(found), std::move(foreign));
 }
 
@@ -275,15 +280,16 @@ std::string_view name(RecoveryAction action) noexcept {
 RecoveryReport scan_directory(io::Syscalls& syscalls, const std::filesystem::path& path,
                               RecoveryOptions options) {
   options.dry_run = true;
-  return scan_report(open_root(syscalls, path), options);
+  return scan_report(open_root(syscalls, path), std::move(options));
 }
 
 RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
-  return recover(open_root(syscalls, path), options);
+  return recover(open_root(syscalls, path), std::move(options));
 }
 
 RecoveryReport recover(io::Directory root, RecoveryOptions options) {
-  return options.dry_run ? scan_report(root, options) : Recovery(std::move(root), options).run();
+  return options.dry_run ? scan_report(root, std::move(options))
+                         : Recovery(std::move(root), std::move(options)).run();
 }
 
 }  // namespace cairn::store

@@ -2,10 +2,8 @@
 #include "cairn/tools/export.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <iterator>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -23,9 +21,8 @@
 #include "formats/internal/safetensors_layout.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
-#include "io/internal/remove_directory.hpp"
+#include "staging/internal/own_plane.hpp"
 #include "store/internal/staged_directory.hpp"
-#include "store/internal/uuid.hpp"
 #include "tools/internal/array_stream.hpp"
 #include "tools/internal/checkpoint_view.hpp"
 #include "tools/internal/text.hpp"
@@ -145,53 +142,32 @@ io::Directory open_parent(const std::filesystem::path& source, const std::filesy
   return parent;
 }
 
-/// A folder next to the target, in which all is made before it gets its name. Removed with what is in it, unless it
-/// became the target.
-class ExportStaging {
+/// Tells how much of the arrays is written.
+class Tally {
  public:
-  ExportStaging(io::Directory parent, const std::filesystem::path& target)
-      : parent_(std::move(parent)),
-        name_(fmt::format(".export-{}-{}", target.filename().string(),
-                          store::to_string(store::make_uuid(store::system_random)))),
-        target_(target.filename().string()),
-        folder_(parent_.make_directory(name_)) {}
-
-  ~ExportStaging() {
-    if (is_published_) {
-      return;
-    }
-    try {
-      io::remove_directory(parent_, name_, folder_, {});
-    } catch (const std::exception&) {  // It says itself what it is.
+  Tally(const ExportPlan& plan, const ExportOptions& options) : options_(options) {
+    for (const ExportedArray& array : plan.arrays) {
+      total_bytes_ += array.bytes;
     }
   }
-  ExportStaging(const ExportStaging&) = delete;
-  ExportStaging& operator=(const ExportStaging&) = delete;
 
-  [[nodiscard]] const io::Directory& folder() const { return folder_; }
-
-  /// Gives the target's name to the folder, or to the only file in it.
-  void publish(const std::string& file) {
-    folder_.sync();
-    if (file.empty()) {
-      parent_.rename(name_, parent_, target_, io::RenameMode::no_replace);
-      is_published_ = true;
-    } else {
-      folder_.rename(file, parent_, target_, io::RenameMode::no_replace);
+  void add(std::uint64_t bytes) {
+    done_bytes_ += bytes;
+    if (options_.progress) {
+      options_.progress(done_bytes_, total_bytes_);
     }
-    parent_.sync();
   }
+
+  [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
 
  private:
-  io::Directory parent_;
-  std::string name_;
-  std::string target_;
-  io::Directory folder_;
-  bool is_published_ = false;
+  const ExportOptions& options_;
+  std::uint64_t done_bytes_ = 0;
+  std::uint64_t total_bytes_ = 0;
 };
 
 void write_file(const ArrayReader& reader, std::span<const ExportedArray> arrays, const std::string& name,
-                const io::Directory& folder) {
+                const io::Directory& folder, Tally& tally) {
   const formats::SafetensorsLayout layout = lay_out(arrays).front();
   const std::filesystem::path path = folder.path() / name;
   io::FileHandle out = folder.create_file(name);
@@ -211,18 +187,18 @@ void write_file(const ArrayReader& reader, std::span<const ExportedArray> arrays
   while (const std::optional<tools::RegionPiece> piece = stream.next()) {
     const std::uint64_t begin = layout.offsets[layout.order[piece->region]];
     io::write_all(out, piece->bytes, begin + piece->offset_bytes, path);
+    tally.add(piece->bytes.size());
   }
   io::require(out.syscalls().sync(out.fd()), "fsync", path);
   io::require(out.close(), "close", path);
 }
 
 /// Which array lies in which file, as Hugging Face's readers want it.
-void write_index(const ExportPlan& plan, const io::Directory& folder) {
+void write_index(const ExportPlan& plan, const Tally& tally, const io::Directory& folder) {
   std::string text;
   JsonWriter json(text);
-  const auto add = [](std::uint64_t sum, const ExportedArray& array) { return sum + array.bytes; };
   json.begin_object().key("metadata").begin_object(JsonLayout::line).key("total_size");
-  json.value(std::accumulate(plan.arrays.begin(), plan.arrays.end(), std::uint64_t{0}, add)).end();
+  json.value(tally.total_bytes()).end();
   json.key("weight_map").begin_object();
   for (const ExportedFile& file : plan.files) {
     for (std::size_t i = 0; i < file.arrays; ++i) {
@@ -284,21 +260,34 @@ ExportPlan export_arrays(const CheckpointMetadata& from, const std::filesystem::
   if (std::filesystem::exists(std::filesystem::symlink_status(named))) {
     throw Error(Errc::already_exists, named.string());
   }
-  io::Directory parent = open_parent(from.path, named);
+  const io::Directory parent = open_parent(from.path, named);
   ExportPlan plan = plan_export(from, options);
   if (!options.is_folder) {
     plan.files.front().name = named.filename();
   }
-  ExportStaging staging(std::move(parent), named);
+  // All is made in a directory that says whose it is, as that of a save does. It goes with what is left in it.
+  staging::OwnPlane own(io::posix_syscalls(), 1);
+  const store::StagedDirectory staged = store::StagedDirectory::create(own.plane().engine, named);
+  const io::Directory& temporary = *staged.directory();
+  const std::string name = named.filename();
+  std::optional<io::Directory> made;
+  if (options.is_folder) {
+    made = temporary.make_directory(name);
+  }
+  const io::Directory& folder = made ? *made : temporary;
   const ArrayReader reader = tools::CheckpointView(from).reader(plan.checkpointable, options.layouts);
+  Tally tally(plan, options);
   for (const ExportedFile& file : plan.files) {
-    write_file(reader, std::span(plan.arrays).subspan(file.first_array, file.arrays), file.name,
-               staging.folder());
+    write_file(reader, std::span(plan.arrays).subspan(file.first_array, file.arrays), file.name, folder,
+               tally);
   }
   if (plan.files.size() > 1) {
-    write_index(plan, staging.folder());
+    write_index(plan, tally, folder);
   }
-  staging.publish(options.is_folder ? "" : plan.files.front().name);
+  folder.sync();
+  tally.add(0);
+  temporary.rename(name, parent, name, io::RenameMode::no_replace);
+  parent.sync();
   return plan;
 }
 

@@ -113,8 +113,19 @@ ShardableTensor tensor_of(std::string_view key, const formats::IndexArray& array
 class Resharding {
  public:
   Resharding(std::shared_ptr<const store::Source> source, staging::OwnPlane& own,
-             store::NewCheckpoint& target, std::shared_ptr<const ShardingPolicy> policy)
-      : source_(std::move(source)), own_(own), assembly_(own, target), policy_(std::move(policy)) {}
+             store::NewCheckpoint& target, std::shared_ptr<const ShardingPolicy> policy,
+             const Progress& progress)
+      : source_(std::move(source)),
+        own_(own),
+        assembly_(own, target),
+        policy_(std::move(policy)),
+        progress_(progress) {
+    if (source_->manifest() != nullptr) {
+      for (const store::FileEntry& file : source_->manifest()->files) {
+        total_bytes_ += file.size_bytes;
+      }
+    }
+  }
 
   /// Cuts the arrays of a checkpointable; false, and nothing is done, when it has none.
   bool recut(const CheckpointableEntry& item) {
@@ -151,11 +162,13 @@ class Resharding {
     for (const store::FileEntry& file : manifest_.files) {
       if (!left_out_.contains(file.path)) {
         assembly_.copy(source_, file);
+        add_done(file.size_bytes);
       }
     }
   }
 
   void publish() {
+    add_done(0);
     manifest_.generation = 1;
     manifest_.world_size = 1;
     manifest_.files.clear();
@@ -173,6 +186,9 @@ class Resharding {
     }
     RecutItem done{tree.name, {}, {}};
     const array_store::PlannedWrite planned = plan(tree, done);
+    for (const array_store::PlannedFile& file : planned.files) {
+      total_bytes_ += source_->manifest() == nullptr ? file.size_bytes : 0;
+    }
     for (std::size_t i = 0; i < planned.files.size(); ++i) {
       write(tree, planned.files[i]);
       done.files[i].name = planned.files[i].name;
@@ -275,6 +291,13 @@ class Resharding {
     return planned;
   }
 
+  void add_done(std::uint64_t bytes) {
+    done_bytes_ += bytes;
+    if (progress_) {
+      progress_(done_bytes_, total_bytes_);
+    }
+  }
+
   /// One batch of the arrays is read while the one before is written.
   void write(const TreeSource& tree, const array_store::PlannedFile& planned) {
     std::vector<Region> regions;
@@ -296,6 +319,7 @@ class Resharding {
       for (std::uint64_t left = piece.size_bytes; left > 0;) {
         const std::span<const std::byte> bytes = stream.next().value().bytes;
         file.append(bytes);
+        add_done(bytes.size());
         left -= bytes.size();
       }
     }
@@ -306,6 +330,10 @@ class Resharding {
   staging::OwnPlane& own_;
   store::Assembly assembly_;
   const std::shared_ptr<const ShardingPolicy> policy_;
+  const Progress& progress_;
+  std::uint64_t done_bytes_ = 0;
+  std::uint64_t total_bytes_ =
+      0;  // Of the source's files; what other programs wrote is counted as it is planned.
   const std::string started_ = store::utc(std::chrono::system_clock::now());
   std::set<std::string, std::less<>> left_out_;  // Files of the source whose arrays are in new ones.
   std::vector<RecutItem> recut_;
@@ -349,7 +377,7 @@ std::shared_ptr<const store::Source> open_to_cut(const std::filesystem::path& pa
 
 std::vector<RecutItem> reshard(const std::filesystem::path& from, const std::filesystem::path& to,
                                const std::shared_ptr<const ShardingPolicy>& policy, const std::string& name,
-                               const std::string& layout) {
+                               const std::string& layout, const Progress& progress) {
   const std::shared_ptr<const store::Source> source = open_to_cut(from);
   const auto& items = source->items();
   if (!name.empty() && std::none_of(items.begin(), items.end(),
@@ -359,7 +387,7 @@ std::vector<RecutItem> reshard(const std::filesystem::path& from, const std::fil
   const bool is_foreign = source->manifest() == nullptr;
   staging::OwnPlane own(io::posix_syscalls(), std::max<std::size_t>(std::thread::hardware_concurrency(), 1));
   store::StagedDirectory target = store::StagedDirectory::create(own.plane().engine, to);
-  Resharding resharding(source, own, target, policy);
+  Resharding resharding(source, own, target, policy, progress);
   if (is_foreign) {
     resharding.recut_foreign(layout);
   } else {

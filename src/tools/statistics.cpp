@@ -97,16 +97,25 @@ ArrayStatistics StatisticsGatherer::result() const {
 
 namespace cairn {
 
-std::vector<ArrayStatistics> ArrayReader::statistics(std::span<const std::string> arrays) const {
+std::vector<ArrayStatistics> ArrayReader::statistics(
+    std::span<const std::string> arrays,
+    const std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)>& progress) const {
   std::vector<tools::Region> regions;
   std::vector<tools::StatisticsGatherer> gatherers;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t done_bytes = 0;
   for (const std::string& array : arrays) {
     regions.push_back(tools::whole_region(array, form(array)));
     gatherers.emplace_back(regions.back().dtype);
+    total_bytes += regions.back().size_bytes();
   }
   tools::ArrayStream stream(*this, std::move(regions));
   while (const std::optional<tools::RegionPiece> piece = stream.next()) {
     gatherers[piece->region].add(piece->bytes);
+    done_bytes += piece->bytes.size();
+    if (progress) {
+      progress(done_bytes, total_bytes);
+    }
   }
   std::vector<ArrayStatistics> statistics;
   for (const tools::StatisticsGatherer& gatherer : gatherers) {

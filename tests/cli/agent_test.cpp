@@ -152,6 +152,10 @@ TEST_F(AgentCommand, AnswersInJson) {
   EXPECT_EQ(checked.at("memory").at("path"), memory_.string());
   EXPECT_EQ(checked.at("disk").at("path"), root_.string());
   EXPECT_GT(checked.at("memory").at("free_bytes"), 0);
+  for (const char* place : {"memory", "disk"}) {  // Of a tight place it takes little.
+    const nlohmann::json& figures = checked.at(place);
+    EXPECT_LE(figures.at("measured_bytes"), figures.at("free_bytes").get<std::uint64_t>() / 64);
+  }
   EXPECT_TRUE(checked.at("problems").empty());
   const nlohmann::json cleaned = nlohmann::json::parse(agent({"clean", "--json"}).out);
   EXPECT_EQ(cleaned.at("retired"), nlohmann::json({1}));

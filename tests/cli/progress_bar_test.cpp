@@ -98,10 +98,27 @@ TEST_F(ProgressBarOfATerminal, DrawsItselfOverItsLastLineAndGoesAtTheEnd) {
     EXPECT_THAT(screen.seen(), AllOf(StartsWith(kErase), HasSubstr("[#######......................."),
                                      HasSubstr("25 %  1.0 MiB of 4.0 MiB")));
     bar.update(2 << 20, 4 << 20);
+    EXPECT_THAT(screen.seen(), IsEmpty()) << "it was drawn just now";
+    clock.advance(std::chrono::milliseconds(100));
+    bar.update(2 << 20, 4 << 20);
     EXPECT_THAT(screen.seen(), AllOf(StartsWith(kErase), HasSubstr("50 %")));
   }
 
   EXPECT_EQ(screen.seen(), kErase);
+}
+
+TEST_F(ProgressBarOfATerminal, ShowsABarWithRateAndTimeLeftAt80Columns) {
+  testing::ManualClock clock;
+  const PseudoTerminal screen(80);
+  ProgressBar bar(screen.terminal(), clock);
+  clock.advance(std::chrono::seconds(2));
+
+  bar.update(std::uint64_t{1000} << 30, std::uint64_t{2000} << 30);
+
+  const std::string seen = screen.seen();
+  EXPECT_THAT(seen,
+              AllOf(HasSubstr("[##########"), HasSubstr(" 50 %"), HasSubstr("/s"), HasSubstr("2 s left")));
+  EXPECT_LE(seen.size(), std::string(kErase).size() + 79);
 }
 
 TEST_F(ProgressBarOfATerminal, LeavesTheLastColumnOfANarrowTerminalFree) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -111,6 +112,50 @@ TEST_F(CliRecover, LeavesWhatIsForeignAndSaysSo) {
 
   EXPECT_THAT(result.out, AllOf(HasSubstr("keep     " + lookalike + "  foreign"), HasSubstr("1 foreign\n")));
   EXPECT_TRUE(exists(lookalike + "/diary"));
+}
+
+/// What an export of an earlier version has left when it was killed.
+class CliRecoverOldExport : public CliRecover {
+ protected:
+  void leave(std::chrono::hours ago, const std::string& file) {
+    fs::create_directory(root_ / name_);
+    write_text(root_ / name_ / file, std::string(7000, 'x'));
+    for (const fs::path& path : {root_ / name_ / file, root_ / name_}) {
+      fs::last_write_time(path, fs::file_time_type::clock::now() - ago);
+    }
+  }
+
+  const std::string name_ = ".export-w.safetensors-" + store::to_string(new_uuid());
+};
+
+TEST_F(CliRecoverOldExport, IsRemovedAfterADay) {
+  leave(std::chrono::hours(25), "w.safetensors");
+
+  const CliResult plan = run_cli({"recover", root_.path()});
+  const CliResult result = run_cli({"recover", "--remove", root_.path()});
+
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("remove  " + name_ + "  abandoned"),
+                              HasSubstr("left by an export of an earlier version")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("removed  " + name_), HasSubstr("removed 2 entries, ")));
+  EXPECT_FALSE(exists(name_));
+}
+
+TEST_F(CliRecoverOldExport, StaysWhileItMayBeWritten) {
+  leave(std::chrono::hours(1), "w.safetensors");
+
+  const CliResult result = run_cli({"recover", "--remove", root_.path()});
+
+  EXPECT_THAT(result.out, HasSubstr("1 in progress"));
+  EXPECT_TRUE(exists(name_));
+}
+
+TEST_F(CliRecoverOldExport, IsForeignWithAFileThatNoExportWrites) {
+  leave(std::chrono::hours(25), "diary.txt");
+
+  const CliResult result = run_cli({"recover", "--remove", root_.path()});
+
+  EXPECT_THAT(result.out, HasSubstr("1 foreign"));
+  EXPECT_TRUE(exists(name_ + "/diary.txt"));
 }
 
 TEST_F(CliRecover, FinishesACommitThatLostItsWriter) {

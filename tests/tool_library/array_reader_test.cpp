@@ -174,5 +174,23 @@ TEST_F(ArrayReaderTest, TellsStatisticsInTheOrderThatWasAskedFor) {
   EXPECT_EQ(statistics[1].mean, 2.0);
 }
 
+TEST_F(ArrayReaderTest, TellsHowFarStatisticsAre) {
+  save(path_, Tree{{"a", numbered({5})}, {"b", numbered({6})}});
+  const std::vector<std::string> names = {"b", "a"};
+  const std::uint64_t bytes =
+      ArrayReader(path_).read("a").byte_count() + ArrayReader(path_).read("b").byte_count();
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+
+  static_cast<void>(
+      ArrayReader(path_).statistics(names, [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+        done = done_bytes;
+        total = total_bytes;
+      }));
+
+  EXPECT_EQ(total, bytes);
+  EXPECT_EQ(done, bytes);
+}
+
 }  // namespace
 }  // namespace cairn

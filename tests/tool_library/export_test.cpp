@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/tools/export.hpp"
 
+#include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -65,6 +68,42 @@ TEST(ExportArrays, LeavesNothingOfADamagedCheckpoint) {
               Fails(Errc::checksum_mismatch, HasSubstr("safetensors")));
 
   EXPECT_EQ(testing::list_tree(folder.path()), before);
+}
+
+TEST(ExportArrays, TellsHowFarItIs) {
+  const testing::TempDir folder;
+  save(folder / "x", Tree{{"a", numbered({4})}, {"b", numbered({5})}});
+  ExportOptions options;
+  std::vector<std::uint64_t> told;
+  std::uint64_t total = 0;
+  options.progress = [&](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    EXPECT_FALSE(std::filesystem::exists(folder / "out.safetensors"));
+    told.push_back(done_bytes);
+    total = total_bytes;
+  };
+
+  const ExportPlan plan = export_arrays(folder / "x", folder / "out.safetensors", options);
+
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back(), total);
+  EXPECT_EQ(total, plan.arrays[0].bytes + plan.arrays[1].bytes);
+}
+
+TEST(ExportArrays, LeavesNothingWhenItIsStopped) {
+  const testing::TempDir folder;
+  save(folder / "x", Tree{{"a", numbered({4})}});
+  ExportOptions options;
+  options.progress = [](std::uint64_t /*done_bytes*/, std::uint64_t /*total_bytes*/) {
+    throw std::runtime_error("stop");
+  };
+
+  for (const bool is_folder : {false, true}) {
+    options.is_folder = is_folder;
+    EXPECT_THROW(export_arrays(folder / "x", folder / "out", options), std::runtime_error);
+  }
+
+  const auto begin = std::filesystem::directory_iterator(folder.path());
+  EXPECT_EQ(std::distance(begin, std::filesystem::directory_iterator()), 1) << "only the checkpoint is there";
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ struct RecoveryOptions {
   /// Also remove temporaries made on other machines of a shared file system, where locks prove
   /// little. Only for callers who know that no other machine writes here.
   bool other_hosts = false;
+  /// Told of each entry when its action was done, or was stopped; on the thread that recovers. Null: nobody is.
+  std::function<void(const RecoveryEntry& entry)> on_done;
 };
 
 /// In which way a part of a checkpoint is not what was written.

@@ -118,9 +118,13 @@ class ArrayReader {
 
   /// Reads arrays from the first element to the last, and says what each holds, in the order of `arrays`. Blocks.
   ///
+  /// `progress`, where it is given, is told how many bytes of the arrays have been read, of how many; on the calling
+  /// thread. What it throws stops the call.
   /// Memory: two batches of 64 MiB; an array of a packed type (float4, 6-bit floats) is one batch.
   /// Errors: as `start` and ArrayReading::wait.
-  [[nodiscard]] std::vector<ArrayStatistics> statistics(std::span<const std::string> arrays) const;
+  [[nodiscard]] std::vector<ArrayStatistics> statistics(
+      std::span<const std::string> arrays,
+      const std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)>& progress = {}) const;
 
  private:
   struct State;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct ExportOptions {
   bool first_names_only = false;
   /// Layouts of the caller's by which files of other programs were described.
   array_store::FileLayouts layouts;
+  /// Told how many bytes of arrays have been written, of how many; on the calling thread, once more before the target
+  /// gets its name. What it throws stops the export. Null: nobody is.
+  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
 };
 
 /// An array on its way to other programs.
@@ -72,7 +76,8 @@ struct ExportPlan {
 /// nothing of Cairn. Returns what was written, when it is on the disk. Blocks.
 ///
 /// Arrays that several processes have saved in parts are put together. What is read is verified. The target gets its
-/// name when all is written; a program that is killed before leaves a folder `.export-…` next to it.
+/// name when all is written; a program that is killed before leaves a directory `.tmp-…` next to it, as a save does,
+/// and recovery removes it.
 /// Memory:  two batches of 64 MiB.
 /// Errors:  as plan_export, ArrayReader::start and ArrayReading::wait; Errc::already_exists when the target does;
 ///          Errc::invalid_argument when it lies in a checkpoint, or in the folder that is read; OS errors. Nothing is

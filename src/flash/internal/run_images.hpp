@@ -42,6 +42,9 @@ enum class Persisted : std::uint8_t { no, yes, unknown };
 /// cannot be removed is left for `recover`.
 void remove_left_on_disk(const io::Directory& root, const std::vector<StepFormat>& names) noexcept;
 
+/// Looks at a copy now and then, on the thread that waits for it. Returns whether to stop it.
+using CopyWatch = std::function<bool(const SaveProgress& progress)>;
+
 /// The images of a run, for other programs than the one that fills them: they need no more than names and locks.
 ///
 /// Every call blocks. Not for a process that has a FlashCheckpointer of this memory: it would lose its claim.
@@ -72,10 +75,10 @@ class RunImages {
   [[nodiscard]] store::ClaimLook claim() const { return store::look_at_claim(images_); }
 
   /// Copies an image to disk, where it may be already; a damaged checkpoint that has its name there is set aside. It is
-  /// stopped once `is_to_stop`, which is asked now and then, unless it is past the point of no return.
+  /// stopped once `is_to_stop` says so, unless it is past the point of no return.
   ///
   /// Errors: as `refusal_of` says; Errc::cancelled; as copy_checkpoint.
-  SaveResult persist(std::uint64_t step, const std::function<bool()>& is_to_stop = {}) const;
+  SaveResult persist(std::uint64_t step, const CopyWatch& is_to_stop = {}) const;
   /// Copies the newest image that is sound, if it is newer than all sound steps on disk, from which
   /// `remove_left_on_disk` comes first. Returns its step; nothing where there is none to copy. `on_passed_over`
   /// is told of each image that is damaged, or was given up.
@@ -83,7 +86,7 @@ class RunImages {
   /// Errors: as `persist`, but for these.
   std::optional<std::uint64_t> persist_newest(
       const std::function<void(const std::exception& why)>& on_passed_over,
-      const std::function<bool()>& is_to_stop = {}) const;
+      const CopyWatch& is_to_stop = {}) const;
 
   /// What `clean` has done.
   struct Cleaned {
