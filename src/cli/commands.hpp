@@ -38,6 +38,9 @@ struct ExportArguments {
   bool first_names_only = false;                          ///< Of an array with several names.
 };
 
+/// How `show` writes the elements of an array: for people, or for other programs.
+enum class ElementForm : std::uint8_t { shown, npy, csv, raw };
+
 enum class AgentDeed : std::uint8_t { serve, status, persist, stop, clean, check };
 
 /// What `agent` does, and for which program.
@@ -61,7 +64,8 @@ struct Arguments {
       name;  ///< inspect, export, reshard: the checkpointable; empty: all, the only one. show: what, "w[0:5, :]".
              ///< unrewind: the line; empty: the last.
   std::string layout;  ///< By which files of other programs are read; empty: the one that recognises them.
-  std::uint64_t limit = 1000;  ///< show: elements and lines.
+  std::uint64_t limit = 1000;             ///< show: elements and lines.
+  ElementForm form = ElementForm::shown;  ///< show --npy, --csv, --raw.
   bool is_json = false;
   bool lists_arrays = false;         ///< ls --all.
   std::string numbers;               ///< ls --numbers: "apart" or "decimal"; empty: as both say.
@@ -76,6 +80,9 @@ struct Arguments {
   std::vector<std::string> strips;   ///< diff and export --strip.
   std::optional<double> tolerance;   ///< diff --tolerance.
   bool metadata_only = false;        ///< diff --metadata.
+  double relative_tolerance = 0;     ///< diff --relative.
+  std::optional<std::size_t> top;    ///< diff --top; nothing: all.
+  bool reads_same_files = false;     ///< diff --read.
   PruneArguments prune;
   ExportArguments exporting;
   RecutArguments recutting;

@@ -118,6 +118,19 @@ CLI::App* add_show(CLI::App& app, Arguments& arguments) {
           "Most elements, or lines of a document, to show; of larger arrays only the corners are shown")
       ->transform(cairn::cli::whole_number(1, kMostShown))
       ->capture_default_str();
+  using cairn::cli::ElementForm;
+  std::vector<CLI::Option*> forms{show->get_option("--json")};
+  const auto add_form = [&](ElementForm form, const std::string& name, const std::string& help) {
+    CLI::Option* flag = show->add_flag_callback(
+        name, [&arguments, form] { arguments.form = form; }, help);
+    for (CLI::Option* other : forms) {
+      flag->excludes(other);
+    }
+    forms.push_back(flag);
+  };
+  add_form(ElementForm::npy, "--npy", "Write all that is selected of an array as a .npy file of numpy");
+  add_form(ElementForm::csv, "--csv", "Write it as text, a row of the last dimension on each line");
+  add_form(ElementForm::raw, "--raw", "Write the bytes of its elements, row-major");
   return show;
 }
 
@@ -162,6 +175,18 @@ CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
           "Treat numbers that differ by at most this as equal, and NaNs too (default: compare every bit)")
       ->transform(cairn::cli::number(0))
       ->excludes(metadata);
+  diff->add_option("--relative", arguments.relative_tolerance,
+                   "Treat numbers as equal, too, that differ by at most this part of the larger: 0.001 is a "
+                   "thousandth")
+      ->transform(cairn::cli::number(0))
+      ->excludes(metadata);
+  diff->add_flag("--read", arguments.reads_same_files,
+                 "Read and compare also what has the same hashes in both")
+      ->excludes(metadata);
+  diff->add_option("--top", arguments.top,
+                   "Show N differences only: those of arrays last, the largest of them first")
+      ->type_name("N")
+      ->transform(cairn::cli::whole_number(1, kMostShown));
   add_renames(*diff, arguments);
   add_layout(*diff, arguments);
   return diff;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -25,7 +27,9 @@
 #include "cli/grid.hpp"
 #include "cli/selection.hpp"
 #include "cli/text.hpp"
+#include "cli/usage_error.hpp"
 #include "cli/window.hpp"
+#include "cli/write_elements.hpp"
 #include "tools/internal/checkpoint_view.hpp"
 
 namespace cairn::cli {
@@ -309,7 +313,9 @@ void show_item(const CheckpointView& checkpoint, const Named& named, const Argum
 void show_array(const Named& named, const std::optional<std::string_view>& subscript,
                 const Arguments& arguments, Output& out) {
   const Selection selection = parse_selection(named.title, subscript.value_or(""), named.array->shape);
-  if (arguments.is_json) {
+  if (arguments.form != ElementForm::shown) {
+    write_elements(out, named.title, *named.array, selection, arguments.form);
+  } else if (arguments.is_json) {
     write_array(json_to(out), named, selection, arguments.limit);
   } else {
     print_array(out, named, subscript, selection, arguments.limit);
@@ -319,6 +325,10 @@ void show_array(const Named& named, const std::optional<std::string_view>& subsc
 }  // namespace
 
 int show(const Arguments& arguments, Output& out) {
+  const bool is_binary = arguments.form == ElementForm::npy || arguments.form == ElementForm::raw;
+  if (is_binary && ::isatty(STDOUT_FILENO) == 1) {
+    throw UsageError("--npy and --raw write bytes, which are not for a terminal: redirect them to a file");
+  }
   const CheckpointView checkpoint(describe(arguments.path, arguments.layout));
   const auto [named, subscript] = resolve(checkpoint, arguments.name);
   if (named.array) {
@@ -328,6 +338,10 @@ int show(const Arguments& arguments, Output& out) {
   if (subscript) {
     throw Error(Errc::invalid_argument,
                 fmt::format("'{}' is not an array: it has no elements [{}]", named.title, *subscript));
+  }
+  if (arguments.form != ElementForm::shown) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' is not an array: --npy, --csv and --raw write arrays", named.title));
   }
   if (!named.value) {
     show_item(checkpoint, named, arguments, out);

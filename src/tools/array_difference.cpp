@@ -52,6 +52,21 @@ class Numbers {
     }
   }
 
+  [[nodiscard]] double magnitude(std::size_t i) const {
+    switch (dtype_) {
+      case DType::int64:
+        return std::abs(static_cast<double>(element<std::int64_t>(bytes_, i)));
+      case DType::uint64:
+        return static_cast<double>(element<std::uint64_t>(bytes_, i));
+      case DType::complex64:
+        return std::abs(std::complex<double>(element<std::complex<float>>(bytes_, i)));
+      case DType::complex128:
+        return std::abs(element<std::complex<double>>(bytes_, i));
+      default:
+        return std::abs(values_[i]);
+    }
+  }
+
   [[nodiscard]] bool has_bits_of(const Numbers& other, std::size_t i) const {
     if (is_packed(dtype_)) {  // Their values are as many as their bit patterns.
       return std::bit_cast<std::uint64_t>(values_[i]) == std::bit_cast<std::uint64_t>(other.values_[i]);
@@ -79,7 +94,7 @@ class Numbers {
 };
 
 void compare_block(ByteSpan a, ByteSpan b, DType dtype, std::optional<double> tolerance,
-                   ArrayDifference& difference) {
+                   double relative_tolerance, ArrayDifference& difference) {
   const Numbers left(a, dtype);
   const Numbers right(b, dtype);
   const std::size_t count = a.size() * 8 / bits(dtype);
@@ -88,7 +103,7 @@ void compare_block(ByteSpan a, ByteSpan b, DType dtype, std::optional<double> to
       continue;
     }
     const double gap = left.distance_to(right, i);
-    if (tolerance && gap <= *tolerance) {
+    if (is_close(gap, std::max(left.magnitude(i), right.magnitude(i)), tolerance, relative_tolerance)) {
       continue;
     }
     ++difference.differing;
@@ -109,14 +124,21 @@ double distance(double a, double b) noexcept {
   return std::abs(a - b);
 }
 
+bool is_close(double gap, double larger, std::optional<double> tolerance,
+              double relative_tolerance) noexcept {
+  // Next to an infinity any gap would be small.
+  return (tolerance && gap <= *tolerance) ||
+         (relative_tolerance > 0 && (gap == 0 || (std::isfinite(gap) && gap <= relative_tolerance * larger)));
+}
+
 void add_difference(std::span<const std::byte> a, std::span<const std::byte> b, DType dtype,
-                    std::optional<double> tolerance, ArrayDifference& difference) {
+                    std::optional<double> tolerance, ArrayDifference& difference, double relative_tolerance) {
   difference.elements += a.size() * 8 / bits(dtype);
   const std::size_t block = kBlockElements * bits(dtype) / 8;
   while (!a.empty()) {
     const std::size_t size = std::min(block, a.size());
     if (std::memcmp(a.data(), b.data(), size) != 0) {
-      compare_block(a.first(size), b.first(size), dtype, tolerance, difference);
+      compare_block(a.first(size), b.first(size), dtype, tolerance, relative_tolerance, difference);
     }
     a = a.subspan(size);
     b = b.subspan(size);

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <span>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -132,6 +134,17 @@ std::optional<double> apart(const DescribedValue& a, const DescribedValue& b) {
   }
   const bool is_left_larger = is_negative(a) == is_negative(b) ? *left > *right : is_negative(b);
   return static_cast<double>(is_left_larger ? *left - *right : *right - *left);
+}
+
+double magnitude(const DescribedValue& value) {
+  return std::visit(
+      []([[maybe_unused]] const auto& number) {
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(number)>>) {
+          return std::abs(static_cast<double>(number));
+        }
+        return 0.0;
+      },
+      value.value);
 }
 
 /// Returns whether two values are the same, bit by bit.
@@ -309,7 +322,7 @@ void Comparer::compare_item(const ItemPair& item) {
   const std::optional<Files> files_b = b_.files(item.name_b);
   const Description described_a = a.description();
   const Description described_b = b.description();
-  if (options_.rename.empty() && has_same_files(files_a, files_b)) {
+  if (options_.rename.empty() && !options_.reads_same_files && has_same_files(files_a, files_b)) {
     result_.arrays += described_a.arrays.size();
     result_.same_files_bytes += a.bytes;
     return;
@@ -380,7 +393,8 @@ void Comparer::compare_values(const std::string& title, const DescribedValue& a,
     return;
   }
   const std::optional<double> gap = apart(a, b);
-  if (!gap || !options_.tolerance || *gap > *options_.tolerance) {
+  if (!gap || !tools::is_close(*gap, std::max(magnitude(a), magnitude(b)), options_.tolerance,
+                               options_.relative_tolerance)) {
     add(Aspect::value, title, value_text(a), value_text(b));
   }
 }
@@ -417,6 +431,7 @@ void Comparer::compare_parts(const ItemPair& item, const std::vector<DescribedPa
 bool Comparer::is_same_part(PartReader& a, const DescribedPart& one, PartReader& b,
                             const DescribedPart& other) {
   total_bytes_ += one.size_bytes;
+  result_.has_read_values = true;
   bool is_same = true;
   for (std::uint64_t at = 0; at < one.size_bytes && is_same; at += kPartRunBytes) {
     const std::uint64_t bytes = std::min(kPartRunBytes, one.size_bytes - at);
@@ -447,9 +462,15 @@ void Comparer::compare_files(const ItemPair& item, const Description& descriptio
   };
   const Files others_a = without_texts(a);
   const Files others_b = without_texts(b);
-  if (has_same_files(others_a, others_b)) {
+  if (!options_.reads_same_files && has_same_files(others_a, others_b)) {
     return;
   }
+  PartReader read_a(a_, others_a);
+  PartReader read_b(b_, others_b);
+  const auto has_same_bytes = [&](const std::string& name, std::uint64_t bytes) {
+    const DescribedPart all{"", "", name, 0, bytes};
+    return is_same_part(read_a, all, read_b, all);
+  };
   const std::size_t before = result_.differences.size();
   compare_texts(item, description.texts, a, b);
   if (result_.differences.size() != before) {
@@ -458,7 +479,10 @@ void Comparer::compare_files(const ItemPair& item, const Description& descriptio
   walk(
       others_a, others_b,
       [&](const auto& left, const auto& right) {
-        if (!is_same_file(left.second, right.second) && options_.compares_values) {
+        const bool is_same =
+            is_same_file(left.second, right.second) &&
+            (!options_.reads_same_files || has_same_bytes(left.first, left.second.size_bytes));
+        if (!is_same && options_.compares_values) {
           add(Aspect::file, title_of(item.name_a, left.first), size_text(left.second.size_bytes),
               size_text(right.second.size_bytes));
         }
@@ -477,11 +501,13 @@ void Comparer::compare_texts(const ItemPair& item, const std::vector<std::string
     const auto left = a.find(name);
     const auto right = b.find(name);
     if (!options_.compares_values || left == a.end() || right == b.end() ||
-        is_same_file(left->second, right->second)) {
+        (!options_.reads_same_files && is_same_file(left->second, right->second))) {
       continue;
     }
     const std::uint64_t bytes = std::max(left->second.size_bytes, right->second.size_bytes);
-    if (name.ends_with(".json")) {
+    const bool is_json = name.ends_with(".json");
+    result_.has_read_values = result_.has_read_values || is_json || bytes <= kMostLineBytes;
+    if (is_json) {
       tools::compare_json(item.name_a, Aspect::value, a_.read(left->second, bytes),
                           b_.read(right->second, bytes), result_.differences);
     } else if (bytes <= kMostLineBytes) {
@@ -527,7 +553,8 @@ std::vector<ArrayDifference> Comparer::compare_elements(const ArrayPairs& arrays
   while (const std::optional<tools::RegionPiece> left = a.next()) {
     const std::optional<tools::RegionPiece> right = b.next();
     tools::add_difference(left->bytes, right->bytes, pairs[left->region].array.dtype, options_.tolerance,
-                          differences[left->region]);
+                          differences[left->region], options_.relative_tolerance);
+    result_.has_read_values = true;
     result_.compared_bytes += left->bytes.size();
     if (options_.progress) {
       options_.progress(result_.compared_bytes, total_bytes_);

@@ -29,6 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::run_cli;
+using ::testing::StartsWith;
 using testing::TempDir;
 
 const fs::path kForeignFiles = testing::test_data() / "safetensors";
@@ -119,6 +120,76 @@ TEST_F(CliDiff, ReadsNoDataWhoseHashesAreTheSame) {
 
   EXPECT_EQ(answer["compared_bytes"], 0);
   EXPECT_GT(answer["same_files_bytes"], 12);
+}
+
+TEST_F(CliDiff, SaysFirstThatItHasReadNoValues) {
+  save("a", weights({1, 2, 3}));
+  save("b", weights({1, 2, 3}));
+
+  EXPECT_THAT(diff().out, StartsWith("no values were read: the files of both have the same hashes; --read "));
+  EXPECT_THAT(diff({"--metadata"}).out, StartsWith("no values were read: "));
+  EXPECT_FALSE(json::parse(diff({"--json"}).out)["has_read_values"].get<bool>());
+}
+
+TEST_F(CliDiff, ReadsWhatHasTheSameHashesWhenAsked) {
+  save("a", weights({1, 2, 3}));
+  save("b", weights({1, 2, 3}));
+
+  const json answer = json::parse(diff({"--read", "--json"}).out);
+
+  EXPECT_TRUE(answer["is_equal"].get<bool>());
+  EXPECT_EQ(answer["compared_bytes"], 12);
+  EXPECT_EQ(answer["same_files_bytes"], 0);
+  EXPECT_TRUE(answer["has_read_values"].get<bool>());
+  EXPECT_THAT(diff({"--read"}).out, StartsWith("A  "));
+}
+
+TEST_F(CliDiff, ReadsFilesThatNoHandlerDescribesWhenAsked) {
+  testing::save_example(directory_ / "a");
+  testing::save_example(directory_ / "b");
+  const json before = json::parse(diff({"--json"}).out);
+
+  const json answer = json::parse(diff({"--read", "--json"}).out);
+
+  EXPECT_TRUE(answer["is_equal"].get<bool>());
+  EXPECT_EQ(before["compared_bytes"], 0);
+  EXPECT_GT(answer["compared_bytes"], (1 << 21) + 12) << "the arrays, and the file of 'strange'";
+}
+
+TEST_F(CliDiff, TakesATolerancePartOfTheLargerNumber) {
+  save("a", {{"w", std::vector<double>{1000, 1, 0}}, {"rate", 200.0}, {"count", 1000}});
+  save("b", {{"w", std::vector<double>{1001, 1.0005, 0}}, {"rate", 200.1}, {"count", 1001}});
+
+  EXPECT_TRUE(differences({"--relative", "0.001"}).empty());
+  EXPECT_EQ(differences({"--relative", "0.0006"}).size(), 2U) << "1001 of w, and the count";
+  EXPECT_TRUE(differences({"--relative", "0.0006", "--tolerance", "1"}).empty());
+}
+
+TEST_F(CliDiff, FindsNothingCloseToAnInfinityButItself) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  save("a", {{"w", std::vector<double>{infinity, infinity, 3}}});
+  save("b", {{"w", std::vector<double>{infinity, 1, 4}}});
+
+  const json found = differences({"--relative", "0.5"});
+
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0]["differing"], 1);
+}
+
+TEST_F(CliDiff, ShowsTheLargestDifferencesOnlyWhenAsked) {
+  save("a", {{"small", std::vector<double>{1}}, {"large", std::vector<double>{1}}, {"gone", 1}});
+  save("b", {{"small", std::vector<double>{2}}, {"large", std::vector<double>{9}}});
+
+  const CliResult result = diff({"--top", "2"});
+  const json answer = json::parse(diff({"--top", "2", "--json"}).out);
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("… and 1 more\n"), HasSubstr("3 differences: "),
+                                Not(HasSubstr("model/small"))));
+  ASSERT_EQ(answer["differences"].size(), 2U);
+  EXPECT_EQ(answer["differences"][0]["name"], "model/gone");
+  EXPECT_EQ(answer["differences"][1]["name"], "model/large");
+  EXPECT_EQ(answer["differences_left_out"], 1);
 }
 
 TEST_F(CliDiff, CountsTheElementsThatDifferAndTellsByHowMuch) {

@@ -3,6 +3,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <numeric>
@@ -283,6 +284,55 @@ TEST_F(CliShow, AnswersInJson) {
   EXPECT_EQ(ask("note")["value"], "a\x1b[31mb");
   EXPECT_EQ(ask("config")["documents"]["data.json"]["width"], 512);
   EXPECT_THAT(run_cli({"show", path(), "big", "--json"}).err, HasSubstr("20,000 elements"));
+}
+
+TEST_F(CliShow, WritesAFileOfNumpy) {
+  const CliResult result = run_cli({"show", path(), "model/small[1:3, 2:]", "--npy"});
+
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string header = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2), }";
+  ASSERT_EQ(result.out.size(), 128U + 4 * sizeof(std::int64_t));
+  EXPECT_EQ(result.out.substr(0, 10), std::string("\x93NUMPY\x01\x00\x76\x00", 10));
+  EXPECT_EQ(result.out.substr(10, 118), header + std::string(117 - header.size(), ' ') + "\n");
+  std::vector<std::int64_t> elements(4);
+  std::memcpy(elements.data(), result.out.data() + 128, 4 * sizeof(std::int64_t));
+  EXPECT_EQ(elements, (std::vector<std::int64_t>{6, 7, 10, 11}));
+  EXPECT_THAT(run_cli({"show", path(), "model/long", "--npy"}).out, HasSubstr("'shape': (2000,), }"));
+  EXPECT_THAT(run_cli({"show", path(), "model/scalar", "--npy"}).out, HasSubstr("'shape': (), }"));
+}
+
+TEST_F(CliShow, WritesARowOfTheLastDimensionOnALine) {
+  EXPECT_EQ(run_cli({"show", path(), "model/small", "--csv"}).out, "0,1,2,3\n4,5,6,7\n8,9,10,11\n");
+  EXPECT_EQ(run_cli({"show", path(), "model/cube[1]", "--csv"}).out, "6,7,8\n9,10,11\n");
+  EXPECT_EQ(run_cli({"show", path(), "model/odd", "--csv"}).out, "0.1\n-1.5\nnan\n-inf\n");
+  EXPECT_EQ(run_cli({"show", path(), "model/complex[0]", "--csv"}).out, "1+2j\n");
+  EXPECT_EQ(run_cli({"show", path(), "model/none", "--csv"}).out, "");
+  EXPECT_EQ(run_cli({"show", path(), "model/float4", "--csv"}).out, "0.5,1,1.5,2\n3,4,6,-6\n");
+}
+
+TEST_F(CliShow, WritesAllElementsHoweverManyThereAre) {
+  const CliResult result = run_cli({"show", path(), "model/big", "--raw"});
+
+  ASSERT_EQ(result.out.size(), 20000 * sizeof(std::int64_t)) << result.err;
+  std::int64_t last = 0;
+  std::memcpy(&last, result.out.data() + 19999 * sizeof(std::int64_t), sizeof(last));
+  EXPECT_EQ(last, 19999);
+}
+
+TEST_F(CliShow, RefusesWhatCannotBeWrittenSo) {
+  const auto refused = [](std::vector<std::string> words, int status) {
+    words.insert(words.begin(), {"show", path()});
+    const CliResult result = run_cli(words);
+    EXPECT_EQ(result.status, status);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+
+  EXPECT_THAT(refused({"model/bfloat", "--npy"}, 1), HasSubstr("'model/bfloat': numpy has no BF16; --csv"));
+  EXPECT_THAT(refused({"model/float4[0]", "--raw"}, 1), HasSubstr("share bytes; write the whole array"));
+  EXPECT_THAT(refused({"model/step", "--csv"}, 1), HasSubstr("'model/step' is not an array: --npy"));
+  EXPECT_THAT(refused({"model/small", "--csv", "--raw"}, 2), HasSubstr("--raw"));
+  EXPECT_THAT(refused({"model/small", "--npy", "--json"}, 2), HasSubstr("--json"));
 }
 
 }  // namespace

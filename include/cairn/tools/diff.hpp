@@ -61,6 +61,10 @@ struct DiffOptions {
   /// How far numbers may lie apart that count as equal, and NaN then equals NaN: in trees and arrays, not in JSON.
   /// Nothing: bit by bit.
   std::optional<double> tolerance;
+  /// As `tolerance`, in parts of the larger of the two: 0.001 is a thousandth. Equal is what either of them allows.
+  double relative_tolerance = 0;
+  /// Read also what has the same hashes in both, and compare its bytes: each read is compared with the hashes, too.
+  bool reads_same_files = false;
   /// Told how many bytes of arrays have been compared, of how many; on the calling thread. Null: nobody is.
   std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
 };
@@ -72,14 +76,16 @@ struct CheckpointDiff {
   std::uint64_t arrays = 0;           ///< That both have.
   std::uint64_t compared_bytes = 0;   ///< Of arrays, in each of the two.
   std::uint64_t same_files_bytes =
-      0;  ///< Of checkpointables whose files have the same hashes: none was read.
+      0;                         ///< Of checkpointables whose files have the same hashes: none was read.
+  bool has_read_values = false;  ///< Whether more than names, types, shapes and hashes was compared.
 };
 
 /// Compares two checkpoints: first what they say of themselves, then values. Blocks.
 ///
 /// Either may also be the directory of a checkpointable, or a file or folder of other programs; these are compared
 /// with any other, whatever their names. Checkpointables whose files have the same sizes and XXH3-128 hashes are equal
-/// and are not read; `verify` says whether the disk still has those bytes. What is read is verified.
+/// and are not read, unless DiffOptions::reads_same_files asks for it; `verify` says whether the disk still has those
+/// bytes. What is read is verified.
 /// Memory:  of each of the two, two batches of 64 MiB.
 /// Errors:  as checkpointables_metadata; what keeps one of them from being read; Errc::invalid_argument for a rename
 ///          that is wrong, or matches nothing.

@@ -10,12 +10,17 @@
 
 namespace cairn::tools {
 
-/// Adds to `difference` the elements that differ: in any bit or, with a tolerance, by more than it. Two NaNs are then
-/// equal.
+/// Adds to `difference` the elements that differ: in any bit or, with a tolerance, by more than it allows. Two NaNs are
+/// then equal.
 ///
 /// Both are whole elements of that dtype, and as many.
 void add_difference(std::span<const std::byte> a, std::span<const std::byte> b, DType dtype,
-                    std::optional<double> tolerance, ArrayDifference& difference);
+                    std::optional<double> tolerance, ArrayDifference& difference,
+                    double relative_tolerance = 0);
+
+/// Returns whether numbers whose distance is `gap` count as equal; `larger` is the larger of their magnitudes.
+[[nodiscard]] bool is_close(double gap, double larger, std::optional<double> tolerance,
+                            double relative_tolerance) noexcept;
 
 /// Returns the distance of two numbers: 0 for equal ones and two NaNs, NaN when one is NaN.
 [[nodiscard]] double distance(double a, double b) noexcept;
