@@ -528,6 +528,10 @@ std::vector<DescribedValue> AbstractTree::left_out() const {
   return found;
 }
 
+std::vector<std::string> AbstractTree::problems() const {
+  return foreign() != nullptr ? foreign()->problems : std::vector<std::string>();
+}
+
 bool operator==(const AbstractTree& a, const AbstractTree& b) {
   AbstractTree left = a;
   AbstractTree right = b;

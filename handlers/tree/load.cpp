@@ -366,8 +366,13 @@ Awaitable<formats::Index> open_stored(LoadContext context,
   for (const std::string& sentence : unused_renames) {
     context.add_problem(sentence);
   }
-  if (options.leave_out && index.foreign() != nullptr) {
-    tell_left_out(context, index.foreign()->left_out);
+  if (const formats::ForeignDetails* foreign = index.foreign()) {
+    for (const std::string& problem : foreign->problems) {
+      context.add_problem(problem);
+    }
+    if (options.leave_out) {
+      tell_left_out(context, foreign->left_out);
+    }
   }
   co_return index;
 }
@@ -479,6 +484,7 @@ Description TreeHandler::describe(const AbstractTree& stored) const {
   description.policies = stored.policies();
   description.layout = stored.layout();
   description.left_out = stored.left_out();
+  description.problems = stored.problems();
   description.says_all = true;
   return description;
 }

@@ -169,6 +169,7 @@ class IndexMaker {
     details_->layout = std::move(catalogue_.layout);
     details_->forms = std::move(catalogue_.forms);
     details_->left_out = std::move(catalogue_.left_out);
+    details_->problems = std::move(catalogue_.problems);
     details_->is_located = catalogue_.is_located;
     details_->may_overlap = catalogue_.may_overlap;
     return details_;

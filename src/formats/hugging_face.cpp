@@ -231,6 +231,24 @@ class Gatherer {
   std::unordered_map<std::string_view, std::size_t> numbers_;  // Keys live in files_.
 };
 
+constexpr std::string_view kIndex = ".safetensors.index.";
+
+bool contains(std::span<const std::string> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// The file with the whole model whose shards a list names, or those of a variant of it; empty where it is not there.
+std::string file_listed_by(std::span<const std::string> files, std::string_view list) {
+  const std::string_view model = list.substr(0, list.find(kIndex));
+  for (const std::string_view name : {model, model.substr(0, model.rfind('.'))}) {
+    const std::string file = std::string(name) + ".safetensors";
+    if (contains(files, file)) {
+      return file;
+    }
+  }
+  return {};
+}
+
 /// Takes digits from the end of a text; nothing where there are none, or more than any number of shards has.
 std::optional<std::string_view> take_digits(std::string_view& text) {
   constexpr std::size_t kMostDigits = 9;
@@ -298,10 +316,22 @@ void add_shard(ShardSets& sets, const std::string& file) {
 }  // namespace
 
 bool is_hugging_face_index(std::string_view file) noexcept {
-  constexpr std::string_view kIndex = ".safetensors.index.";
   const std::size_t found = file.find(kIndex);
   return found != std::string_view::npos && file.ends_with(".json") &&
          file.find('/') == std::string_view::npos;
+}
+
+std::string whole_model_of(std::span<const std::string> files, std::span<const std::string> lists) {
+  std::string whole;
+  for (const std::string& list : lists) {
+    const std::string file = file_listed_by(files, list);
+    if (file.empty() || (!whole.empty() && file != whole)) {
+      return {};  // Lists of other models, too.
+    }
+    whole = file;
+  }
+  const bool has_own_list = contains(lists, whole + ".index.json");
+  return has_own_list && whole != "model.safetensors" ? std::string() : whole;
 }
 
 std::optional<MissingShards> find_missing_shards(std::span<const std::string> files) {

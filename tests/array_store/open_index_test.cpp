@@ -14,14 +14,17 @@
 #include "array_store/index_of.hpp"
 #include "array_store/internal/reader.hpp"
 #include "array_store/memory_files.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::array_store {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::MemoryFiles;
 
 /// A safetensors file with one tensor of four bytes.
@@ -107,6 +110,24 @@ TEST(OpenIndex, ListsSeveralIndexesUntilOneIsNamed) {
                     HasSubstr("'model.safetensors.index.fp16.json', 'model.safetensors.index.json'")));
   const formats::Index index = open(texts, {}, "model.safetensors.index.fp16.json");
   EXPECT_EQ(index.slice(index.array(index.entry(0)), 0).file, "2.safetensors");
+}
+
+TEST(OpenIndex, ReadsTheWholeModelBesideAListAsTransformersDoesAndTellsSo) {
+  for (const char* list : {"model.safetensors.index.json", "model.safetensors.index.fp16.json"}) {
+    const Texts texts = {{"1.safetensors", tensor_file("a")},
+                         {"model.safetensors", tensor_file("b")},
+                         {list, index_of("a", "1.safetensors")}};
+
+    const formats::Index index = open(texts);
+
+    ASSERT_EQ(index.size(), 1u) << list;
+    EXPECT_EQ(index.entry(0).name, "b");
+    EXPECT_THAT(index.foreign()->problems,
+                ElementsAre(AllOf(HasSubstr("memory: 'model.safetensors' is read"), HasSubstr(list))));
+    const formats::Index listed = open(texts, {}, list);
+    EXPECT_EQ(listed.entry(0).name, "a") << "it was asked for by its own name";
+    EXPECT_THAT(listed.foreign()->problems, IsEmpty());
+  }
 }
 
 TEST(OpenIndex, RefusesShardsWithoutTheOthersOfTheirModel) {

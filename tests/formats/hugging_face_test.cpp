@@ -114,6 +114,36 @@ TEST(HuggingFaceIndex, IsCalledByAnyModelAndVariant) {
   EXPECT_FALSE(is_hugging_face_index("pytorch_model.bin.index.json"));
 }
 
+/// What whole_model_of finds among files of these names.
+std::string whole_among(const std::vector<std::string>& files) {
+  std::vector<std::string> lists;
+  for (const std::string& file : files) {
+    if (is_hugging_face_index(file)) {
+      lists.push_back(file);
+    }
+  }
+  return whole_model_of(files, lists);
+}
+
+TEST(WholeModel, GoesBeforeListsAsTransformersHasIt) {
+  EXPECT_EQ(whole_among({"model.safetensors", "model.safetensors.index.json"}), "model.safetensors");
+  EXPECT_EQ(whole_among({"model.safetensors", "model.safetensors.index.fp16.json"}), "model.safetensors");
+  EXPECT_EQ(whole_among({"model.safetensors", "model.fp16.safetensors.index.json"}), "model.safetensors");
+  EXPECT_EQ(
+      whole_among({"model.safetensors", "model.safetensors.index.fp16.json", "model.safetensors.index.json"}),
+      "model.safetensors");
+  EXPECT_EQ(whole_among({"x.safetensors", "x.safetensors.index.fp16.json"}), "x.safetensors");
+}
+
+TEST(WholeModel, IsNotReadWhereAListIsFollowed) {
+  EXPECT_EQ(whole_among({"model.safetensors"}), "") << "there is no list";
+  EXPECT_EQ(whole_among({"model-00001-of-00001.safetensors", "model.safetensors.index.json"}), "");
+  EXPECT_EQ(whole_among({"x.safetensors", "x.safetensors.index.json"}), "") << "diffusers follows the list";
+  EXPECT_EQ(whole_among({"model.safetensors", "model.safetensors.index.json", "y.safetensors.index.json"}),
+            "")
+      << "there are two models";
+}
+
 std::string missing_of(const std::vector<std::string>& files) {
   const auto shards = find_missing_shards(files);
   return shards ? fmt::format("{} of {}: {}", shards->missing, shards->total, fmt::join(shards->names, " "))

@@ -181,6 +181,20 @@ TEST_F(ForeignFolder, IsNamedByItsIndexWhereItHasSeveral) {
   EXPECT_EQ(open(folder / "model.safetensors.index.fp16.json"), open(kData / "safetensors/hf_sharded"));
 }
 
+TEST_F(ForeignFolder, TellsALoadAndMetadataThatAWholeModelLiesBesideItsList) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::copy(kData / "safetensors/hf_sharded", folder);
+  std::filesystem::copy(kData / "safetensors/tiny.safetensors", folder / "model.safetensors");
+  const auto problem = HasSubstr("'model.safetensors' is read");
+
+  Loaded loaded = core::start_load(folder, {"state"}, handlers_, LoadOptions(), context_).wait();
+  const auto metadata = core::read_metadata(folder, {}, handlers_, LoadOptions(), context_);
+
+  EXPECT_THAT(loaded.result().problems, ElementsAre(problem));
+  EXPECT_EQ(loaded.take<Tree>("state"), open(kData / "safetensors/tiny.safetensors"));
+  EXPECT_THAT(metadata.at("state").description().problems, ElementsAre(problem));
+}
+
 TEST_F(ForeignFolder, GivesAPartOfWhichShardsAreMissingAndSaysSo) {
   const auto folder = folder_ / "folder";
   std::filesystem::copy(kData / "safetensors/hf_sharded", folder);

@@ -163,6 +163,8 @@ struct Description {
   std::string layout;  ///< Of files of other programs: by which they were read.
   /// Objects that another program has saved and no value can be: `kind` says what it is, and why.
   std::vector<DescribedValue> left_out;
+  /// What a load tells of these files, too, in LoadResult::problems: a sentence each.
+  std::vector<std::string> problems;
   /// What a load puts together. Two checkpointables of one kind with equal parts are equal.
   std::vector<DescribedPart> parts;
   /// Files that people can read. One whose name ends in ".json" is a JSON document, any other is made of lines.

@@ -106,8 +106,9 @@ struct ForeignCatalogue {
   std::vector<ForeignValue> values;
   std::vector<ForeignObject> objects;
   std::vector<LeftOut> left_out;
-  bool is_located = true;    ///< The ranges of slices are those of their elements.
-  bool may_overlap = false;  ///< Arrays share bytes: views of one storage.
+  std::vector<std::string> problems;  ///< What should be known of the files, in sentences with their paths.
+  bool is_located = true;             ///< The ranges of slices are those of their elements.
+  bool may_overlap = false;           ///< Arrays share bytes: views of one storage.
 
   /// The number of a form, which is added where it is new.
   [[nodiscard]] std::uint32_t add_form(const SliceForm& form);

@@ -210,6 +210,8 @@ class AbstractTree {
   [[nodiscard]] std::string layout() const;
   /// Objects that another program has saved and that have no place in a tree: told by what metadata returned.
   [[nodiscard]] std::vector<DescribedValue> left_out() const;
+  /// What should be known of files of other programs, a sentence each: told by what metadata returned.
+  [[nodiscard]] std::vector<std::string> problems() const;
 
   /// By which sharding policies the arrays were divided among files; told by what metadata returned, and by its
   /// arrays, which do not name files. None where nobody asked for anything.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -104,18 +105,30 @@ formats::ForeignCatalogue catalogue_of(const std::vector<formats::FolderFile>& f
   return catalogue;
 }
 
-/// The file that says which file holds which tensor; empty where there is none.
-///
-/// Errors: Errc::invalid_argument when there are several, and the caller has named none.
-std::string index_file_of(const StoredFiles& files) {
+/// Which files of a folder are read.
+struct FileChoice {
+  std::string index;    ///< The file that says which file holds which tensor; empty where none is followed.
+  std::string whole;    ///< The one file that is read; empty: those of `index`, or all.
+  std::string problem;  ///< What is not read though it is there, in a sentence.
+};
+
+/// Chooses as transformers does where one file with the whole model and files that list shards lie in a folder.
+FileChoice choose_files(const StoredFiles& files) {
+  FileChoice choice;
   if (std::string named = files.named_file(); !named.empty()) {
-    return is_safetensors_index(named) ? named : std::string();
+    choice.index = is_safetensors_index(named) ? std::move(named) : std::string();
+    return choice;
   }
+  const std::vector<std::string> names = files.names();
   std::vector<std::string> found;
-  for (std::string& file : files.names()) {
-    if (is_safetensors_index(file)) {
-      found.push_back(std::move(file));
-    }
+  std::copy_if(names.begin(), names.end(), std::back_inserter(found), is_safetensors_index);
+  choice.whole = formats::whole_model_of(names, found);
+  if (!choice.whole.empty()) {
+    choice.problem = fmt::format(
+        "{}: '{}' is read, as transformers does, and not what '{}' lists: give the path of a list to read "
+        "that",
+        files.directory().string(), choice.whole, fmt::join(found, "', '"));
+    return choice;
   }
   if (found.size() > 1) {
     throw Error(
@@ -127,7 +140,8 @@ std::string index_file_of(const StoredFiles& files) {
       files.size_bytes(formats::kHuggingFaceIndexName)) {  // A link that leads nowhere is an error.
     found.emplace_back(formats::kHuggingFaceIndexName);
   }
-  return found.empty() ? std::string() : std::move(found.front());
+  choice.index = found.empty() ? std::string() : std::move(found.front());
+  return choice;
 }
 
 /// Returns whether a file is there that can be read.
@@ -199,15 +213,18 @@ std::vector<std::string> safetensors_of(const StoredFiles& files) {
 Awaitable<formats::ForeignCatalogue> describe_files(Files files, OpenOptions options) {
   std::optional<formats::HuggingFaceIndex> index;
   std::vector<std::string> names;
-  if (const std::string file = index_file_of(*files); !file.empty()) {
-    Awaitable<std::string> reading = files->read(file);
+  const FileChoice choice = choose_files(*files);
+  if (!choice.index.empty()) {
+    Awaitable<std::string> reading = files->read(choice.index);
     async::require_coroutine(reading, "'read'");
     const std::string text = co_await std::move(reading);
-    index = formats::parse_hugging_face_index(text, full_path(*files, file));
+    index = formats::parse_hugging_face_index(text, full_path(*files, choice.index));
     if (options.is_partial) {
       leave_out(*index, *files, options);
     }
     names = index->files();
+  } else if (!choice.whole.empty()) {
+    names.push_back(choice.whole);
   } else {
     names = safetensors_of(*files);
     check_complete(*files, names, options);
@@ -219,7 +236,11 @@ Awaitable<formats::ForeignCatalogue> describe_files(Files files, OpenOptions opt
   }
   const std::vector<formats::FolderFile> headers = co_await async::when_all(std::move(reads));
   auto tensors = formats::gather_tensors(headers, index ? &*index : nullptr);
-  co_return catalogue_of(headers, std::move(tensors), options.has_file_metadata);
+  formats::ForeignCatalogue catalogue = catalogue_of(headers, std::move(tensors), options.has_file_metadata);
+  if (!choice.problem.empty()) {
+    catalogue.problems.push_back(choice.problem);
+  }
+  co_return catalogue;
 }
 
 class SafetensorsLayout final : public FileLayout {

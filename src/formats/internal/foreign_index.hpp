@@ -35,6 +35,7 @@ struct ForeignDetails {
   /// By the numbers of slices in the index. None where all bytes lie one behind the other.
   std::vector<PlacedSlice> slices;
   std::vector<LeftOut> left_out;
+  std::vector<std::string> problems;  ///< As in ForeignCatalogue.
   bool is_located = true;
   bool may_overlap = false;
   std::vector<std::string> stored_paths;  ///< By the numbers of arrays, where they were renamed; else none.

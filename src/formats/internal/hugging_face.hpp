@@ -25,6 +25,13 @@ inline constexpr std::string_view kHuggingFaceIndexName = "model.safetensors.ind
 /// (`model.safetensors.index.fp16.json`).
 [[nodiscard]] bool is_hugging_face_index(std::string_view file) noexcept;
 
+/// Finds the file with the whole model that transformers reads where files that list shards lie next to it; empty where
+/// the lists are followed. `model.safetensors` goes before its own list; of another name a file goes before the lists
+/// of its variants (`x.safetensors` before `x.safetensors.index.fp16.json` and `x.fp16.safetensors.index.json`), as
+/// diffusers has it.
+[[nodiscard]] std::string whole_model_of(std::span<const std::string> files,
+                                         std::span<const std::string> lists);
+
 /// Shards that are not among the files of a folder.
 struct MissingShards {
   std::string present;             ///< One that is there, by whose name the others are known.
