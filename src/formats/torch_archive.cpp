@@ -46,9 +46,7 @@ std::string common_folder(const ZipDirectory& directory, std::string_view path) 
   std::string folder = first.substr(0, first.find('/') + 1);
   for (const ZipMember& member : directory.members) {
     if (folder.empty() || !member.name.starts_with(folder)) {
-      refuse_archive(
-          path, fmt::format("the archive is not one of torch.save: '{}' and '{}' lie in no common folder",
-                            first, member.name));
+      refuse_archive(path, "the archive is not one of torch.save: its members lie in no common folder");
     }
   }
   return folder;

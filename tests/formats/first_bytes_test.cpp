@@ -45,9 +45,8 @@ TEST(FirstBytes, TellFilesOfOtherPrograms) {
   EXPECT_THAT(told("GGUF\x03"), HasSubstr("GGUF"));
 }
 
-TEST(FirstBytes, TellHowATextBegins) {
-  EXPECT_THAT(told("# Weights\nare elsewhere"), HasSubstr("'# Weights'"));
-  EXPECT_LT(told(std::string(100'000, 'x')).size(), 200u);
+TEST(FirstBytes, TellThatItIsATextAndNotWhatItSays) {
+  EXPECT_EQ(told("# Weights\nare elsewhere"), "a text lies in its place");
 }
 
 TEST(FirstBytes, TellNothingOfASafetensorsFile) {

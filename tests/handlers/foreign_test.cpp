@@ -22,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::read_text;
 
 const std::filesystem::path kData = testing::test_data();
@@ -262,6 +263,20 @@ TEST_F(ForeignFolder, SaysThatAPointerOfGitLfsIsNoWeights) {
 
   EXPECT_THAT([&] { open(file); }, Fails(Errc::malformed_metadata,
                                          AllOf(HasSubstr("model.safetensors"), HasSubstr("'git lfs pull'"))));
+}
+
+TEST_F(ForeignFolder, TellsNothingOfWhatALinkLeadsToButItsKind) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::create_directory(folder);
+  testing::write_text(folder_ / "secret", "password: hunter2\n");
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "model.pt"}) {
+    std::filesystem::create_symlink("../secret", folder / name);
+
+    EXPECT_THAT(
+        [&] { open(folder / name); },
+        Fails(Errc::malformed_metadata, AllOf(HasSubstr(name), HasSubstr("a text lies in its place"),
+                                              Not(HasSubstr("hunter2")), Not(HasSubstr("password")))));
+  }
 }
 
 /// Lays out a folder as the cache of Hugging Face does: the revision is made of links to blobs.

@@ -12,7 +12,8 @@ inline constexpr std::size_t kTellingBytes = 64;
 
 /// Returns what a file is by its first bytes, where it should be something else, and what to do about it, in
 /// words for an error: a pointer of Git LFS, the page that a server sends in place of a file, what other
-/// programs write. Empty: they tell nothing.
+/// programs write. Empty: they tell nothing. Never the bytes themselves: a name may be a link to what the caller may
+/// read and who reads the error may not.
 [[nodiscard]] std::string told_by_first_bytes(std::span<const std::byte> first_bytes);
 
 }  // namespace cairn::formats
