@@ -295,14 +295,8 @@ array_store::OpenOptions open_options(const LoadContext& context, const TreeLoad
 
 /// Tells what a load leaves out of other programs' files.
 void tell_left_out(const LoadContext& context, std::span<const formats::LeftOut> left_out) {
-  for (std::size_t i = 0; i < left_out.size(); ++i) {
-    const formats::LeftOut& one = left_out[i];
-    constexpr std::size_t kMostTold = 20;
-    if (i == kMostTold) {
-      return context.add_problem(fmt::format("{} more have no place in a tree, either", left_out.size() - i));
-    }
-    context.add_problem(
-        fmt::format("{}: {} has no place in a tree, and is left out", detail::shown(one.path), one.why));
+  for (const std::string& text : formats::left_out_texts(left_out)) {
+    context.add_problem(text);
   }
 }
 

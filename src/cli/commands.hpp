@@ -36,6 +36,7 @@ struct ExportArguments {
   std::string separator = "/";  ///< Between the keys of a path, in names.
   std::uint64_t max_file_bytes = std::uint64_t{5} << 30;  ///< Of "hf".
   bool first_names_only = false;                          ///< Of an array with several names.
+  bool leaves_out = false;                                ///< What has no place in a tree.
 };
 
 /// How `show` writes the elements of an array: for people, or for other programs.

@@ -218,4 +218,21 @@ void print_origin(Output& out, const std::filesystem::path& path, const Checkpoi
   }
 }
 
+void write_notes(JsonWriter& json, const std::vector<std::string>& notes) {
+  if (notes.empty()) {
+    return;
+  }
+  json.key("notes").begin_list();
+  for (const std::string& note : notes) {
+    json.value(note);
+  }
+  json.end();
+}
+
+void print_notes(Output& out, const std::vector<std::string>& notes, std::string_view indent) {
+  for (const std::string& note : notes) {
+    out.print("{}note: {}\n", indent, printable(note));
+  }
+}
+
 }  // namespace cairn::cli

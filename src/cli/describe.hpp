@@ -39,6 +39,7 @@ namespace cairn::cli {
 /// its own.
 [[nodiscard]] bool is_foreign(const CheckpointMetadata& metadata);
 
+using tools::notes_of;
 using tools::problem_text;
 using tools::shown_path;
 using tools::value_text;
@@ -62,5 +63,11 @@ void write_origin(JsonWriter& json, const std::filesystem::path& path, const Che
 
 /// The same for people, as lines; of a data file it tells whose it is.
 void print_origin(Output& out, const std::filesystem::path& path, const CheckpointMetadata& metadata);
+
+/// Writes the key "notes" with what a load tells of files of other programs; nothing where there is nothing to tell.
+void write_notes(JsonWriter& json, const std::vector<std::string>& notes);
+
+/// The same for people, a line each.
+void print_notes(Output& out, const std::vector<std::string>& notes, std::string_view indent = "");
 
 }  // namespace cairn::cli

@@ -39,6 +39,7 @@ void print_answer(Output& out, const Arguments& arguments, const ExportPlan& pla
     out.print("left out, further names of arrays: {}\n",
               printable(fmt::format("{}", fmt::join(plan.aliases, ", "))));
   }
+  print_notes(out, plan.notes);
 }
 
 void write_names(JsonWriter& json, std::string_view key, const std::vector<std::string>& names) {
@@ -63,6 +64,7 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan&
   json.end();
   write_names(json, "left_out", plan.left_out);
   write_names(json, "aliases_left_out", plan.aliases);
+  write_notes(json, plan.notes);
   json.end();
 }
 
@@ -91,6 +93,7 @@ int export_arrays(const Arguments& arguments, Output& out) {
   options.separator = arguments.exporting.separator;
   options.max_file_bytes = arguments.exporting.max_file_bytes;
   options.first_names_only = arguments.exporting.first_names_only;
+  options.leave_out = arguments.exporting.leaves_out;
   options.is_folder = arguments.exporting.format.empty() ? arguments.other.extension() != ".safetensors"
                                                          : arguments.exporting.format == "hf";
   const ExportPlan plan = export_with_bar(arguments, std::move(options));

@@ -222,6 +222,10 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
       ->transform(cairn::cli::size_in_bytes());
   command->add_flag("--first-names", arguments.exporting.first_names_only,
                     "Write an array that has several names (tied weights) under its first name only");
+  command->add_flag(
+      "--leave-out", arguments.exporting.leaves_out,
+      "Export the arrays though another program has saved more, which cannot be exported (sparse and "
+      "quantised tensors, objects); it is named");
   add_renames(*command, arguments);
   add_layout(*command, arguments);
   return command;

@@ -319,6 +319,18 @@ Index with_located(Index index, const ForeignCatalogue& located, const std::vect
   return index.with_foreign(std::move(details));
 }
 
+std::vector<std::string> left_out_texts(std::span<const LeftOut> left_out) {
+  constexpr std::size_t kMostTold = 20;
+  std::vector<std::string> texts;
+  for (const LeftOut& one : left_out.first(std::min(left_out.size(), kMostTold))) {
+    texts.push_back(fmt::format("{}: {} has no place in a tree, and is left out", shown(one.path), one.why));
+  }
+  if (left_out.size() > kMostTold) {
+    texts.push_back(fmt::format("{} more have no place in a tree, either", left_out.size() - kMostTold));
+  }
+  return texts;
+}
+
 void DescriptionBudget::take(std::uint64_t bytes) {
   if (leaves_ == 0 || bytes > bytes_) {
     throw Error(Errc::malformed_metadata,

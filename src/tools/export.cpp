@@ -62,9 +62,33 @@ std::string exported_name(const std::string& item, std::string_view path, const 
   return path.empty() ? item : fmt::format("{}", fmt::join(formats::split_path(path), separator));
 }
 
+/// Refuses to leave out what is not an array only because Cairn has no array for it.
+void require_all_read(const std::filesystem::path& path, const std::vector<DescribedValue>& left_out) {
+  constexpr std::size_t kMostNamed = 20;
+  if (left_out.empty()) {
+    return;
+  }
+  std::string named;
+  for (const DescribedValue& one : std::span(left_out).first(std::min(left_out.size(), kMostNamed))) {
+    named += fmt::format("{}{} ({})", named.empty() ? "" : ", ", formats::shown(one.name), one.kind);
+  }
+  const std::string more =
+      left_out.size() > kMostNamed ? fmt::format(" and {} more", left_out.size() - kMostNamed) : "";
+  throw Error(Errc::structure_mismatch,
+              fmt::format("{}: {}{} cannot be exported; --leave-out or ExportOptions::leave_out exports the "
+                          "arrays without it",
+                          path.string(), named, more));
+}
+
 void require_different_names(const std::vector<ExportedArray>& arrays) {
   std::map<std::string_view, std::string_view> paths;
   for (const ExportedArray& array : arrays) {
+    if (array.name == "__metadata__") {
+      refuse(fmt::format(
+          "'{}' would be called '__metadata__', which safetensors keeps for itself; choose another "
+          "name with --rename '{}=…' or ExportOptions::rename",
+          array.path, array.path));
+    }
     const auto [other, is_new] = paths.emplace(array.name, array.path);
     if (!is_new) {
       refuse(fmt::format("'{}' and '{}' would both be called '{}'; choose another --separator", other->second,
@@ -219,6 +243,10 @@ ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& 
     throw Error(Errc::malformed_metadata, fmt::format("'{}': {}", plan.checkpointable, problem));
   }
   const Description description = item.description();
+  if (!options.leave_out) {
+    require_all_read(metadata.path, description.left_out);
+  }
+  plan.notes = tools::notes_of(description);
   for (const ArrayEntry& array : description.arrays) {
     if (options.first_names_only && !array.alias_of.empty()) {
       plan.aliases.emplace_back(array.name);

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <type_traits>
 #include <variant>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,6 +13,7 @@
 #include "cairn/core/load.hpp"
 
 #include "base/internal/json_string.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "formats/internal/index.hpp"
 
 namespace cairn::tools {
@@ -73,6 +73,16 @@ std::string value_text(const DescribedValue& value) {
 
 std::string problem_text(const ItemMetadata& item) {
   return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
+}
+
+std::vector<std::string> notes_of(const Description& description) {
+  std::vector<formats::LeftOut> left_out;
+  for (const DescribedValue& one : description.left_out) {
+    left_out.push_back({one.name, one.kind});
+  }
+  std::vector<std::string> notes = formats::left_out_texts(left_out);
+  notes.insert(notes.end(), description.problems.begin(), description.problems.end());
+  return notes;
 }
 
 }  // namespace cairn::tools

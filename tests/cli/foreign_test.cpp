@@ -178,6 +178,23 @@ TEST_F(CliForeign, ReshardMakesACheckpointOfThem) {
   }
 }
 
+TEST_F(CliForeign, ExportRefusesToLeaveOutWhatHasNoPlaceUnlessToldTo) {
+  const fs::path target = folder_ / "odd.safetensors";
+
+  const CliResult refused = run_cli({"export", data("torch_more/odd.pt"), target});
+
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("odd.pt: 'conjugated' (a tensor that is to be conjugated), "),
+                                 HasSubstr("'sparse' (a sparse tensor)"), HasSubstr("--leave-out")));
+  EXPECT_FALSE(fs::exists(target));
+  const CliResult done = run_cli({"export", data("torch_more/odd.pt"), target, "--leave-out"});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("note: 'sparse': a sparse tensor has no place in a tree, and is left out"));
+  EXPECT_EQ(load(target).as_map().size(), 2U);
+  const json answer = ask({"export", data("torch_more/odd.pt"), folder_ / "2", "--leave-out"});
+  EXPECT_EQ(answer["notes"].size(), 10U);
+}
+
 TEST_F(CliForeign, ReshardNamesWhatItLeavesOut) {
   const CliResult result = run_cli({"reshard", data("torch_more/odd.pt"), folder_ / "odd", "--one-file"});
 

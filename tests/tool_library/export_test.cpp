@@ -14,11 +14,13 @@
 
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 #include "tool_library/numbered.hpp"
 
 namespace cairn {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
@@ -43,6 +45,32 @@ TEST(PlanExport, SaysWhatWouldBeWrittenAndWritesNothing) {
   EXPECT_EQ(plan.files[1].name, "model-00002-of-00002.safetensors");
   EXPECT_EQ(plan.files[1].first_array, 1u);
   EXPECT_EQ(plan.files[1].bytes, 4096u + 20);
+}
+
+TEST(PlanExport, RefusesToLeaveOutWhatHasNoPlaceUnlessToldTo) {
+  const CheckpointMetadata metadata = checkpointables_metadata(testing::test_data() / "torch_more/odd.pt");
+  ExportOptions options;
+
+  EXPECT_THAT([&] { static_cast<void>(plan_export(metadata, options)); },
+              Fails(Errc::structure_mismatch, HasSubstr("'sparse' (a sparse tensor)")));
+  options.leave_out = true;
+  const ExportPlan plan = plan_export(metadata, options);
+
+  EXPECT_EQ(plan.arrays.size(), 2u);
+  EXPECT_THAT(plan.notes, Contains(HasSubstr("'sparse': a sparse tensor has no place")));
+}
+
+TEST(PlanExport, SaysHowToCallAnArrayWhoseNameSafetensorsKeeps) {
+  const testing::TempDir folder;
+  save(folder / "x", Tree{{"__metadata__", numbered({4})}, {"b", numbered({5})}});
+  const CheckpointMetadata metadata = checkpointables_metadata(folder / "x");
+  ExportOptions options;
+
+  EXPECT_THAT([&] { static_cast<void>(plan_export(metadata, options)); },
+              Fails(Errc::invalid_argument, HasSubstr("--rename '__metadata__=")));
+  options.rename = Renames({{"__metadata__", "metadata"}});
+
+  EXPECT_EQ(plan_export(metadata, options).arrays.front().name, "metadata");
 }
 
 TEST(ExportArrays, WritesWhatOtherProgramsRead) {

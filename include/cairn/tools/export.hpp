@@ -32,6 +32,9 @@ struct ExportOptions {
   std::uint64_t max_file_bytes = std::uint64_t{5} << 30;
   /// Write an array with several names once, under its first. Default: under each, with its bytes.
   bool first_names_only = false;
+  /// Export what can be an array although another program has saved more that has no place in a tree: sparse and
+  /// quantised tensors, objects of its classes. ExportPlan::notes name it. Default: it is an error that names it.
+  bool leave_out = false;
   /// Layouts of the caller's by which files of other programs were described.
   array_store::FileLayouts layouts;
   /// Told how many bytes of arrays have been written, of how many; on the calling thread, once more before the target
@@ -63,13 +66,18 @@ struct ExportPlan {
   std::vector<ExportedFile> files;
   std::vector<std::string> left_out;  ///< Paths of values that are not arrays.
   std::vector<std::string> aliases;   ///< Further names of arrays, where they were left out.
+  /// What a load of files of another program tells in LoadResult::problems: what has no place in a tree, and what
+  /// should be known of the files.
+  std::vector<std::string> notes;
 };
 
 /// Decides which arrays go into which safetensors file, and writes nothing. The name of a single file is empty.
 ///
 /// Errors: Errc::invalid_argument, naming the culprit: several checkpointables have arrays and none is named, or none
-///         has any; two arrays would have one name; a rename is wrong, or matches nothing; the names do not fit into
-///         the header of a single file. What keeps the checkpointable from being described.
+///         has any; two arrays would have one name, or one that safetensors keeps for itself; a rename is wrong, or
+///         matches nothing; the names do not fit into the header of a single file. Errc::structure_mismatch, naming
+///         what another program has saved and has no place in a tree, without ExportOptions::leave_out. What keeps
+///         the checkpointable from being described.
 [[nodiscard]] ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& options = {});
 
 /// Writes the arrays of a checkpointable, whole, to a safetensors file or a folder of them, for programs that know

@@ -58,6 +58,9 @@ struct ForeignDetails {
 [[nodiscard]] Index with_located(Index index, const ForeignCatalogue& located,
                                  const std::vector<std::uint32_t>& numbers);
 
+/// Says what is left out, and why, in sentences for the problems of a load; many are counted.
+[[nodiscard]] std::vector<std::string> left_out_texts(std::span<const LeftOut> left_out);
+
 /// Holds what is known of a slice whose bytes are not its elements as they are.
 struct EncodedSlice {
   SliceForm form;

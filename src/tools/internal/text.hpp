@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cairn {
 struct DescribedValue;
+struct Description;
 struct ItemMetadata;
 }  // namespace cairn
 
@@ -30,5 +32,9 @@ namespace cairn::tools {
 /// Returns what keeps a checkpointable from being described; empty when nothing does but that its handler is not
 /// registered: then it is known by its files.
 [[nodiscard]] std::string problem_text(const ItemMetadata& item);
+
+/// Returns what a load of everything tells in its problems of files of other programs: what has no place in a tree, and
+/// what should be known of the files.
+[[nodiscard]] std::vector<std::string> notes_of(const Description& description);
 
 }  // namespace cairn::tools
