@@ -288,6 +288,7 @@ std::shared_ptr<const array_store::FileLayout> layout_of(const LoadContext& cont
 array_store::OpenOptions open_options(const LoadContext& context, const TreeLoadOptions& options) {
   array_store::OpenOptions open;
   open.has_file_metadata = options.file_metadata;
+  open.allow_trailing_bytes = options.allow_trailing_bytes;
   open.is_partial = options.partial;
   open.on_problem = [context](const std::string& problem) { context.add_problem(problem); };
   return open;

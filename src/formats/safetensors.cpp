@@ -168,8 +168,9 @@ void sort_by_offset(std::vector<SafetensorsTensor>& tensors) {
   }
 }
 
-/// Checks that the tensors tile the data section, and makes their offsets absolute.
-void place_in_file(SafetensorsHeader& header, std::uint64_t file_size, std::string_view path) {
+/// Checks that the tensors tile the data section up to its trailing bytes, and makes their offsets absolute.
+void place_in_file(SafetensorsHeader& header, std::uint64_t file_size, std::string_view path,
+                   TrailingBytes trailing) {
   const std::uint64_t data_bytes = file_size - header.data_begin;
   std::uint64_t expected_begin = 0;
   for (SafetensorsTensor& tensor : header.tensors) {
@@ -198,9 +199,11 @@ void place_in_file(SafetensorsHeader& header, std::uint64_t file_size, std::stri
     tensor.begin += header.data_begin;
     tensor.end += header.data_begin;
   }
-  if (expected_begin != data_bytes) {
-    refuse(path, fmt::format("the tensors end at {}, but the file holds {} bytes of data", expected_begin,
-                             data_bytes));
+  header.trailing_bytes = data_bytes - expected_begin;
+  if (header.trailing_bytes > 0 && trailing == TrailingBytes::refused) {
+    refuse(path, fmt::format("the tensors end at {}, but the file holds {} bytes of data; a load with "
+                             "TreeLoadOptions::allow_trailing_bytes passes over the rest",
+                             expected_begin, data_bytes));
   }
 }
 
@@ -237,7 +240,7 @@ std::uint64_t safetensors_prefix_size(std::span<const std::byte> first_bytes, st
 }
 
 SafetensorsHeader parse_safetensors(std::span<const std::byte> prefix, std::uint64_t file_size,
-                                    std::string_view path) {
+                                    std::string_view path, TrailingBytes trailing) {
   const std::uint64_t prefix_bytes = safetensors_prefix_size(prefix, file_size, path);
   if (prefix.size() < prefix_bytes) {
     throw Error(Errc::invalid_argument, fmt::format("{}: {} bytes given, but the header ends at {}", path,
@@ -252,7 +255,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> prefix, std::uint
   header.data_begin = prefix_bytes;
   check_names(header.tensors, path);
   sort_by_offset(header.tensors);
-  place_in_file(header, file_size, path);
+  place_in_file(header, file_size, path, trailing);
   return header;
 }
 

@@ -61,6 +61,26 @@ INSTANTIATE_TEST_SUITE_P(Folders, SafetensorsReference,
                          ::testing::Values("safetensors", "safetensors/hf_sharded"),
                          [](const auto& test) { return test.index == 0 ? "Single" : "Sharded"; });
 
+TEST(SafetensorsHeader, PassesOverTrailingBytesWhereTheyAreAllowed) {
+  const std::string file = make_file(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 3);
+
+  EXPECT_THAT([&] { static_cast<void>(parse_safetensors(as_bytes(file), file.size(), "f")); },
+              Fails(Errc::malformed_metadata, HasSubstr("TreeLoadOptions::allow_trailing_bytes")));
+  const SafetensorsHeader header =
+      parse_safetensors(as_bytes(file), file.size(), "f", TrailingBytes::allowed);
+
+  EXPECT_EQ(header.trailing_bytes, 2u);
+  EXPECT_EQ(header.tensors.front().end, file.size() - 2);
+}
+
+TEST(SafetensorsHeader, RefusesTensorsBeyondTheEndWhereTrailingBytesAreAllowed) {
+  const std::string file = make_file(R"({"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 3);
+
+  EXPECT_THAT(
+      [&] { static_cast<void>(parse_safetensors(as_bytes(file), file.size(), "f", TrailingBytes::allowed)); },
+      Fails(Errc::malformed_metadata, HasSubstr("tensor 'w': ends at 4")));
+}
+
 TEST(SafetensorsPrefixSize, IsTheHeaderWithItsLength) {
   const std::string file = make_file("{}      ", 0);
 

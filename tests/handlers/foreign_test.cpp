@@ -102,6 +102,23 @@ TEST_F(ForeignFolder, GivesWhatItsHeadersSayByFile) {
   EXPECT_EQ(files, AbstractTree(tree["__metadata__"]));
 }
 
+TEST_F(ForeignFile, LoadsWithTrailingBytesWhenAskedAndTellsOfThem) {
+  const auto file = folder_ / "x.safetensors";
+  testing::write_text(file, read_text(kData / "safetensors/tiny.safetensors") + "more");
+  TreeLoadOptions of_tree;
+  of_tree.allow_trailing_bytes = true;
+  LoadOptions options;
+  options.handler_options.set(of_tree);
+
+  EXPECT_THAT([&] { open(file); },
+              Fails(Errc::malformed_metadata, HasSubstr("TreeLoadOptions::allow_trailing_bytes")));
+  Loaded loaded = core::start_load(file, {"state"}, handlers_, options, context_).wait();
+
+  EXPECT_THAT(loaded.result().problems,
+              ElementsAre(HasSubstr("x.safetensors: 4 bytes behind its last tensor are not read")));
+  EXPECT_EQ(loaded.take<Tree>("state"), open(kData / "safetensors/tiny.safetensors"));
+}
+
 TEST_F(ForeignFile, LoadsWithoutTensors) {
   EXPECT_EQ(open(kData / "safetensors/no_tensors.safetensors"), Tree::map());
 }

@@ -60,6 +60,8 @@ struct OpenOptions {
 
   /// Add what the headers say in `__metadata__`, as strings: under kFileMetadataKey, by the name of the file, by key.
   bool has_file_metadata = false;
+  /// Pass over bytes behind the last tensor of a safetensors file, and tell so. Default: they are an error.
+  bool allow_trailing_bytes = false;
   /// Take what there is of a model of which shards are missing, and tell so. Default: it is an error that names them.
   bool is_partial = false;
   /// The tensors that are wanted: then no shard is opened that holds none of them, where a list says so, and those

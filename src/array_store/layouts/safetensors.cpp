@@ -54,7 +54,8 @@ std::span<const std::byte> bytes_of(const AlignedMemory& memory, std::uint64_t s
   return {memory.data(), static_cast<std::size_t>(size)};
 }
 
-Awaitable<formats::FolderFile> read_header(Files files, std::string file, async::Semaphore readers) {
+Awaitable<formats::FolderFile> read_header(Files files, std::string file, formats::TrailingBytes trailing,
+                                           async::Semaphore readers) {
   const async::Permit permit = co_await readers.acquire();  // Before any memory.
   const std::optional<std::uint64_t> size = files->size_bytes(file);
   if (!size) {
@@ -67,7 +68,7 @@ Awaitable<formats::FolderFile> read_header(Files files, std::string file, async:
       formats::safetensors_prefix_size(bytes_of(*first, first_size), *size, path);
   const auto prefix = co_await read_start(files, file, prefix_size);
   formats::FolderFile read;
-  read.header = formats::parse_safetensors(bytes_of(*prefix, prefix_size), *size, path);
+  read.header = formats::parse_safetensors(bytes_of(*prefix, prefix_size), *size, path, trailing);
   read.name = std::move(file);
   co_return read;
 }
@@ -230,15 +231,23 @@ Awaitable<formats::ForeignCatalogue> describe_files(Files files, OpenOptions opt
     check_complete(*files, names, options);
   }
   const async::Semaphore readers(kHeadersAtOnce);
+  const auto trailing =
+      options.allow_trailing_bytes ? formats::TrailingBytes::allowed : formats::TrailingBytes::refused;
   std::vector<Awaitable<formats::FolderFile>> reads;
   for (std::string& name : names) {
-    reads.push_back(read_header(files, std::move(name), readers));
+    reads.push_back(read_header(files, std::move(name), trailing, readers));
   }
   const std::vector<formats::FolderFile> headers = co_await async::when_all(std::move(reads));
   auto tensors = formats::gather_tensors(headers, index ? &*index : nullptr);
   formats::ForeignCatalogue catalogue = catalogue_of(headers, std::move(tensors), options.has_file_metadata);
   if (!choice.problem.empty()) {
     catalogue.problems.push_back(choice.problem);
+  }
+  for (const formats::FolderFile& file : headers) {
+    if (const std::uint64_t bytes = file.header.trailing_bytes; bytes > 0) {
+      catalogue.problems.push_back(fmt::format("{}: {} bytes behind its last tensor are not read",
+                                               full_path(*files, file.name), bytes));
+    }
   }
   co_return catalogue;
 }

@@ -33,13 +33,14 @@ struct SafetensorsTensor {
 
 /// Holds what a safetensors file says of itself.
 ///
-/// Invariant: the tensors are sorted by `begin`, touch each other, and fill the file from `data_begin` to its end.
-///            Names are unique.
+/// Invariant: the tensors are sorted by `begin`, touch each other, and fill the file from `data_begin` to its end, but
+///            for the trailing bytes. Names are unique.
 struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;
   /// The pairs of `__metadata__`, sorted by key.
   std::vector<std::pair<std::string, std::string>> metadata;
   std::uint64_t data_begin = 0;
+  std::uint64_t trailing_bytes = 0;  ///< Behind the last tensor; none where they are refused.
 
   /// The value of a key of `metadata`, or null when it has none.
   [[nodiscard]] const std::string* find_metadata(std::string_view key) const noexcept;
@@ -54,6 +55,9 @@ struct SafetensorsHeader {
 [[nodiscard]] std::uint64_t safetensors_prefix_size(std::span<const std::byte> first_bytes,
                                                     std::uint64_t file_size, std::string_view path);
 
+/// Says what becomes of bytes behind the last tensor, which the reference implementation refuses.
+enum class TrailingBytes : std::uint8_t { refused, allowed };
+
 /// Reads and checks the header of a safetensors file.
 ///
 /// Takes what the reference implementation takes and reads it the same, except where that would be ambiguous or
@@ -62,6 +66,7 @@ struct SafetensorsHeader {
 /// Shape:  `prefix` holds at least the first safetensors_prefix_size() bytes of the file.
 /// Errors: Errc::malformed_metadata, naming the tensor or the byte of the header.
 [[nodiscard]] SafetensorsHeader parse_safetensors(std::span<const std::byte> prefix, std::uint64_t file_size,
-                                                  std::string_view path);
+                                                  std::string_view path,
+                                                  TrailingBytes trailing = TrailingBytes::refused);
 
 }  // namespace cairn::formats
