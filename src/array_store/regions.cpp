@@ -171,6 +171,16 @@ bool is_plain(const ReadArray& array, const IndexSlice& slice) {
          slice.form == nullptr;
 }
 
+/// Checks that stored slices tile a box of an array.
+void check_stored_cover(const Index& index, std::string_view name, const Box& box,
+                        std::span<const Box> boxes) {
+  try {
+    check_cover(name, box, boxes);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", index.path(), error.detail()));
+  }
+}
+
 /// Collects the slices of the array with that number, which must tile it.
 void add_slices(const Index& index, std::size_t number, ReadArray& array, RegionsByFile& regions,
                 RegionsByFile::iterator& last) {
@@ -194,7 +204,7 @@ void add_slices(const Index& index, std::size_t number, ReadArray& array, Region
   }
   const Shape shape(stored.dims);
   static_cast<void>(checked_byte_count(stored.name, stored.dtype, shape));
-  check_cover(fmt::format("{}: {}", index.path(), stored.name), Box::whole(shape), boxes);
+  check_stored_cover(index, stored.name, Box::whole(shape), boxes);
 }
 
 /// Collects the slices that wanted boxes meet, which must tile those.
@@ -219,7 +229,7 @@ void add_met_slices(const Index& index, std::size_t number, const formats::Index
       met.push_back(slices[overlap.number]);
       boxes.parts.push_back({static_cast<std::uint32_t>(overlap.number), shard, std::move(overlap.shared)});
     }
-    check_cover(fmt::format("{}: {}", index.path(), stored.name), *wanted, met);
+    check_stored_cover(index, stored.name, *wanted, met);
   }
   std::stable_sort(boxes.parts.begin(), boxes.parts.end(),
                    [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });

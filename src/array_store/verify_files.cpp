@@ -48,6 +48,10 @@ class Findings {
       report_.problems.push_back(std::move(problem));
     }
   }
+  void add_notes(const std::vector<std::string>& notes) {
+    const MutexLock lock(mutex_);
+    report_.notes.insert(report_.notes.end(), notes.begin(), notes.end());
+  }
   void add_unchecked(std::uint64_t bytes) {
     const MutexLock lock(mutex_);
     report_.unchecked_bytes += bytes;
@@ -152,6 +156,50 @@ Awaitable<> verify_chunks(Files files, std::shared_ptr<const FileLayout> layout,
   }
 }
 
+/// Reads a slice as a load does, with its codecs.
+Awaitable<> decode_slice(Files files, std::shared_ptr<const FileLayout> layout, formats::Index index,
+                         formats::IndexEntry entry, std::uint32_t number) {
+  const formats::IndexArray array = index.array(entry);
+  const formats::IndexSlice slice = index.slice(array, number);
+  const Shape shape(array.dims);
+  AbstractShardedArray wanted(shape, array.dtype);
+  wanted.want(slice.is_whole ? Box::whole(shape) : Box(Shape(slice.offsets), Shape(slice.extents)));
+  std::vector<WantedArray> part(1);
+  part[0].entry = entry;
+  part[0].boxes = &wanted;
+  Awaitable<formats::Index> locating = locate_wanted(files, std::move(layout), index, part, ReadOptions());
+  const formats::Index located = co_await std::move(locating);
+  ReadPlan plan = plan_read(located, part, ReadOptions(), *files);
+  Awaitable<> reading = read(files, std::move(plan.pieces), std::move(plan.notes));
+  co_await std::move(reading);
+}
+
+/// Decodes what has codecs, in bounded memory: one slice after the other.
+Awaitable<> verify_encoded(Files files, std::shared_ptr<const FileLayout> layout, formats::Index index,
+                           FindingsPointer findings) {
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const formats::IndexEntry entry = index.entry(i);
+    const bool is_array = entry.kind == formats::EntryKind::array && !entry.is_alias;
+    const std::uint32_t slices = is_array ? index.array(entry).slice_count : 0;
+    for (std::uint32_t number = 0; number < slices; ++number) {
+      const formats::IndexSlice slice = index.slice(index.array(entry), number);
+      if (slice.form == nullptr || slice.form->codecs.empty()) {
+        continue;
+      }
+      std::string problem;
+      try {
+        Awaitable<> decoding = decode_slice(files, layout, index, entry, number);
+        co_await std::move(decoding);
+      } catch (const Error& error) {
+        problem = error.detail();
+      }
+      if (!problem.empty()) {
+        findings->add({std::string(slice.file), slice.offset, slice.offset + slice.size, std::move(problem)});
+      }
+    }
+  }
+}
+
 /// Reads the directory of an archive and the headers of its members. Nothing for an object that is other bytes.
 std::optional<formats::ZipDirectory> open_archive(const formats::ReadAt& read,
                                                   const formats::ExpectParts& expect, std::uint64_t size,
@@ -236,7 +284,49 @@ Awaitable<> verify_archives(Files files, std::vector<std::string> names, std::ve
   co_await std::move(reading);
 }
 
+/// Reads an object, and adds what of it has no place in a tree.
+// outlives: look_into_objects awaits it.
+Awaitable<> look_into_object(Files files, std::shared_ptr<const FileLayout> layout, formats::Index index,
+                             formats::IndexEntry entry, std::vector<formats::LeftOut>& left_out) {
+  std::vector<WantedArray> wanted(1);
+  wanted[0].entry = entry;
+  ReadPlan plan = plan_read(index, wanted, ReadOptions(), *files);
+  Awaitable<> reading = read(files, std::move(plan.pieces));
+  co_await std::move(reading);
+  const StoredObject object(*layout, index, entry, plan.arrays.front().view().bytes());
+  if (const formats::ForeignDetails* foreign = object.index().foreign()) {
+    for (const formats::LeftOut& one : foreign->left_out) {
+      left_out.push_back({fmt::format("{}{}{}", entry.name, one.path.empty() ? "" : "/", one.path), one.why});
+    }
+  }
+}
+
 }  // namespace
+
+Awaitable<ObjectsReport> look_into_objects(std::shared_ptr<const StoredFiles> files,
+                                           std::shared_ptr<const FileLayout> layout, formats::Index index) {
+  ObjectsReport report;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const formats::IndexEntry entry = index.entry(i);
+    if (entry.kind != formats::EntryKind::unread) {
+      continue;
+    }
+    std::string problem;
+    try {
+      Awaitable<> looking = look_into_object(files, layout, index, entry, report.left_out);
+      co_await std::move(looking);
+    } catch (const Error& error) {
+      problem = error.detail();
+    }
+    if (!problem.empty()) {
+      const formats::IndexArray object = index.array(entry);
+      const formats::IndexSlice slice = index.slice(object, 0);
+      report.problems.push_back(
+          {std::string(slice.file), slice.offset, slice.offset + slice.size, std::move(problem)});
+    }
+  }
+  co_return report;
+}
 
 Awaitable<FilesReport> verify_files(std::shared_ptr<const StoredFiles> files,
                                     std::shared_ptr<const FileLayout> layout,
@@ -244,7 +334,8 @@ Awaitable<FilesReport> verify_files(std::shared_ptr<const StoredFiles> files,
   Awaitable<ForeignCatalogue> describing = layout->describe(files, OpenOptions());
   async::require_coroutine(describing, "'describe'");
   ForeignCatalogue described = co_await std::move(describing);
-  check_structure(formats::make_index(described, files->directory().string()), *files);
+  const formats::Index index = formats::make_index(described, files->directory().string());
+  check_structure(index, *files);
   const std::vector<FileRange> archives = layout->archives(described, *files);
   const std::vector<std::string> names = described.files;
   const auto findings = std::make_shared<Findings>(std::move(done_bytes));
@@ -253,9 +344,19 @@ Awaitable<FilesReport> verify_files(std::shared_ptr<const StoredFiles> files,
     unchecked += archives.empty() ? files->size_bytes(name).value_or(0) : 0;
   }
   findings->add_unchecked(unchecked);
+  findings->add_notes(described.problems);
+  std::vector<formats::LeftOut> left_out = std::move(described.left_out);
   if (!described.is_located) {
     co_await verify_chunks(files, layout, std::move(described), findings);
   }
+  co_await verify_encoded(files, layout, index, findings);
+  Awaitable<ObjectsReport> looking = look_into_objects(files, layout, index);
+  ObjectsReport objects = co_await std::move(looking);
+  for (FileProblem& problem : objects.problems) {
+    findings->add(std::move(problem));
+  }
+  left_out.insert(left_out.end(), objects.left_out.begin(), objects.left_out.end());
+  findings->add_notes(formats::left_out_texts(left_out));
   for (std::size_t begin = 0; begin < archives.size(); begin += kArchivesAtOnce) {
     const std::size_t end = std::min(begin + kArchivesAtOnce, archives.size());
     std::vector<FileRange> some(archives.begin() + static_cast<std::ptrdiff_t>(begin),

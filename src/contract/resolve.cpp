@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -74,6 +75,29 @@ std::string remedy_for_save(std::string_view shown_type, std::string_view near_m
       "save(SaveContext) const' and 'Awaitable<Background<>> load(LoadContext)'; a struct can also be "
       "described with BOOST_DESCRIBE_STRUCT (include cairn/handlers/describe.hpp)",
       shown_type);
+}
+
+/// Says of a file that is alone what it is by its name, and what to do with it; empty for others.
+std::string told_by_name(const std::vector<std::string>& files) {
+  static constexpr std::string_view kNotRead = ", which is not read yet; export it as safetensors";
+  static constexpr std::string_view kPacked = ": unpack it first";
+  struct Kind {
+    std::string_view end;
+    std::string_view what;
+    std::string_view remedy;
+  };
+  static constexpr Kind kKinds[] = {
+      {".npz", "an .npz of numpy", kNotRead}, {".npy", "an .npy of numpy", kNotRead},
+      {".gguf", "a file of GGUF", kNotRead},  {".h5", "a file of HDF5", kNotRead},
+      {".hdf5", "a file of HDF5", kNotRead},  {".onnx", "a file of ONNX", kNotRead},
+      {".gz", "compressed", kPacked},         {".tgz", "a tar archive", kPacked},
+      {".tar", "a tar archive", kPacked}};
+  for (const Kind& kind : kKinds) {
+    if (files.size() == 1 && files.front().ends_with(kind.end)) {
+      return fmt::format("; by its name it is {}{}", kind.what, kind.remedy);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -197,9 +221,9 @@ const Registration& resolve_foreign(const RegistrySnapshot& registry, const std:
                                     registration.handler->is_abstract_handleable(wanted.get())));
   });
   if (found == registry.rend()) {
-    throw Error(
-        Errc::not_committed,
-        fmt::format("{} is neither a committed checkpoint nor anything else that a handler reads", path));
+    throw Error(Errc::not_committed,
+                fmt::format("{} is neither a committed checkpoint nor anything else that a handler reads{}",
+                            path, told_by_name(files)));
   }
   return *found;
 }

@@ -239,6 +239,16 @@ std::uint64_t safetensors_prefix_size(std::span<const std::byte> first_bytes, st
   return kSafetensorsLengthBytes + header_bytes;
 }
 
+bool begins_as_safetensors(std::span<const std::byte> first_bytes, std::uint64_t file_size) noexcept {
+  if (first_bytes.size() <= kSafetensorsLengthBytes || file_size <= kSafetensorsLengthBytes) {
+    return false;
+  }
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, first_bytes.data(), sizeof header_bytes);
+  return header_bytes <= std::min(kMaxSafetensorsHeaderBytes, file_size - kSafetensorsLengthBytes) &&
+         first_bytes[kSafetensorsLengthBytes] == std::byte{'{'};
+}
+
 SafetensorsHeader parse_safetensors(std::span<const std::byte> prefix, std::uint64_t file_size,
                                     std::string_view path, TrailingBytes trailing) {
   const std::uint64_t prefix_bytes = safetensors_prefix_size(prefix, file_size, path);

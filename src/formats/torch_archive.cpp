@@ -44,6 +44,9 @@ std::string common_folder(const ZipDirectory& directory, std::string_view path) 
   }
   const std::string& first = directory.members.front().name;
   std::string folder = first.substr(0, first.find('/') + 1);
+  if (folder.empty() && first.ends_with(".npy")) {
+    refuse_archive(path, kNpzIsNotRead);
+  }
   for (const ZipMember& member : directory.members) {
     if (folder.empty() || !member.name.starts_with(folder)) {
       refuse_archive(path, "the archive is not one of torch.save: its members lie in no common folder");

@@ -180,6 +180,16 @@ TEST(OpenIndex, SaysWhatAFileIsThatIsNoneOfWeights) {
             HasSubstr("memory/model.safetensors: a pointer of Git LFS lies in its place")));
 }
 
+TEST(OpenIndex, ReadsAFileOfSafetensorsThatHasTheNameOfAnArchive) {
+  const formats::Index index = open({{"model.pt", tensor_file("a")}});
+
+  ASSERT_EQ(index.size(), 1u);
+  EXPECT_EQ(index.entry(0).name, "a");
+  EXPECT_EQ(index.slice(index.array(index.entry(0)), 0).file, "model.pt");
+  EXPECT_THAT(index.foreign()->problems,
+              ElementsAre(HasSubstr("memory/model.pt: it is a file of safetensors")));
+}
+
 TEST(OpenIndex, RefusesAFolderWithoutArrays) {
   EXPECT_THAT(
       [] {

@@ -96,7 +96,7 @@ TEST_F(RegionsTest, RefuseSlicesThatDoNotTileTheArray) {
   add_slice(one_, 0, {0}, {1});
   add_slice(one_, 10, {2}, {2});
 
-  EXPECT_THAT([&] { regions_of_all(); }, Fails(Errc::incomplete_shards, HasSubstr("index.fb: a")));
+  EXPECT_THAT([&] { regions_of_all(); }, Fails(Errc::incomplete_shards, HasSubstr("index.fb: 'a'")));
 }
 
 TEST_F(RegionsTest, RefuseAFileThatIsNotThere) {

@@ -42,7 +42,26 @@ TEST(FirstBytes, TellFilesOfOtherPrograms) {
   EXPECT_THAT(told(std::string("PK\x03\x04\0\0", 6)), HasSubstr("torch.save"));
   EXPECT_THAT(told("\x80\x02}q"), HasSubstr("torch.save"));
   EXPECT_THAT(told("\x89HDF\r\n\x1a\n"), HasSubstr("HDF5"));
-  EXPECT_THAT(told("GGUF\x03"), HasSubstr("GGUF"));
+  EXPECT_THAT(told("GGUF\x03"), HasSubstr("GGUF, which is not read yet; export it as safetensors"));
+  EXPECT_THAT(told(std::string("\x08\x07\x12\x07pytorch", 11)), HasSubstr("ONNX"));
+  EXPECT_THAT(told("\x1f\x8b\x08"), HasSubstr("gzip"));
+}
+
+TEST(FirstBytes, TellATarArchive) {
+  std::string tar(512, '\0');
+  tar.replace(0, 7, "weights");
+  tar.replace(257, 5, "ustar");
+
+  EXPECT_THAT(told(tar), HasSubstr("tar archive: unpack it"));
+}
+
+TEST(FirstBytes, TellAnNpzFromAnArchiveOfTorch) {
+  std::string zip(30, '\0');
+  zip.replace(0, 4, std::string("PK\x03\x04", 4));
+  zip[26] = 5;
+
+  EXPECT_THAT(told(zip + "w.npy" + "elements"), HasSubstr(".npz of numpy, which is not read yet"));
+  EXPECT_THAT(told(zip + "a/b.p" + "elements"), HasSubstr("torch.save"));
 }
 
 TEST(FirstBytes, TellThatItIsATextAndNotWhatItSays) {

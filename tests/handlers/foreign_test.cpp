@@ -119,6 +119,16 @@ TEST_F(ForeignFile, LoadsWithTrailingBytesWhenAskedAndTellsOfThem) {
   EXPECT_EQ(loaded.take<Tree>("state"), open(kData / "safetensors/tiny.safetensors"));
 }
 
+TEST_F(ForeignFile, SaysOfANameThatIsKnownWhatToDo) {
+  for (const char* name : {"m.gguf", "m.npz", "m.h5", "m.onnx"}) {
+    testing::write_text(folder_ / name, "x");
+    EXPECT_THAT([&] { open(folder_ / name); },
+                Fails(Errc::not_committed, HasSubstr("is not read yet; export it as safetensors")));
+  }
+  testing::write_text(folder_ / "m.tar", "x");
+  EXPECT_THAT([&] { open(folder_ / "m.tar"); }, Fails(Errc::not_committed, HasSubstr("unpack it first")));
+}
+
 TEST_F(ForeignFile, LoadsWithoutTensors) {
   EXPECT_EQ(open(kData / "safetensors/no_tensors.safetensors"), Tree::map());
 }

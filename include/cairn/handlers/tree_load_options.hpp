@@ -35,8 +35,8 @@ struct TreeLoadOptions {
   /// For safetensors files of other programs: the tree has their `__metadata__`, too, under that key, as maps of
   /// strings by the name of the file; so has what metadata tells. Default: it has the tensors only.
   bool file_metadata = false;
-  /// Pass over bytes behind the last tensor of a safetensors file. LoadResult::problems say how many there are. Default:
-  /// they are an error, as in the format itself: the file may be another one's, or be made of two.
+  /// Pass over bytes behind the last tensor of a safetensors file. LoadResult::problems say how many there are.
+  /// Default: they are an error, as the format has it: the file may be longer than its header knows.
   bool allow_trailing_bytes = false;
   /// The layout by which files of other programs are read: the name of one of TreeHandler's. Default: the one that
   /// recognises them.

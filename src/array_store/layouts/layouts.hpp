@@ -2,10 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/array_store/file_layout.hpp"
+#include "cairn/async/awaitable.hpp"
 
 #include "formats/internal/hugging_face.hpp"
 
@@ -16,6 +19,11 @@ namespace cairn::array_store {
 
 /// Leaves out of the list of a part of a model what is not wanted, or not there, and tells what is missing.
 void leave_out(formats::HuggingFaceIndex& index, const StoredFiles& files, const OpenOptions& options);
+
+/// Describes files of safetensors, whatever they are called; with `index`, what it names of them.
+[[nodiscard]] Awaitable<formats::ForeignCatalogue> describe_safetensors(
+    std::shared_ptr<const StoredFiles> files, std::vector<std::string> names,
+    std::optional<formats::HuggingFaceIndex> index, OpenOptions options);
 
 /// Folders of safetensors files, with or without a list of which holds what.
 [[nodiscard]] std::shared_ptr<const FileLayout> safetensors_layout();

@@ -179,6 +179,29 @@ void leave_out(formats::HuggingFaceIndex& index, const StoredFiles& files, const
   });
 }
 
+Awaitable<formats::ForeignCatalogue> describe_safetensors(std::shared_ptr<const StoredFiles> files,
+                                                          std::vector<std::string> names,
+                                                          std::optional<formats::HuggingFaceIndex> index,
+                                                          OpenOptions options) {
+  const async::Semaphore readers(kHeadersAtOnce);
+  const auto trailing =
+      options.allow_trailing_bytes ? formats::TrailingBytes::allowed : formats::TrailingBytes::refused;
+  std::vector<Awaitable<formats::FolderFile>> reads;
+  for (std::string& name : names) {
+    reads.push_back(read_header(files, std::move(name), trailing, readers));
+  }
+  const std::vector<formats::FolderFile> headers = co_await async::when_all(std::move(reads));
+  auto tensors = formats::gather_tensors(headers, index ? &*index : nullptr);
+  formats::ForeignCatalogue catalogue = catalogue_of(headers, std::move(tensors), options.has_file_metadata);
+  for (const formats::FolderFile& file : headers) {
+    if (const std::uint64_t bytes = file.header.trailing_bytes; bytes > 0) {
+      catalogue.problems.push_back(fmt::format("{}: {} bytes behind its last tensor are not read",
+                                               full_path(*files, file.name), bytes));
+    }
+  }
+  co_return catalogue;
+}
+
 namespace {
 
 /// Refuses a folder without a list in which shards are missing; of a part of a model it is told.
@@ -230,24 +253,11 @@ Awaitable<formats::ForeignCatalogue> describe_files(Files files, OpenOptions opt
     names = safetensors_of(*files);
     check_complete(*files, names, options);
   }
-  const async::Semaphore readers(kHeadersAtOnce);
-  const auto trailing =
-      options.allow_trailing_bytes ? formats::TrailingBytes::allowed : formats::TrailingBytes::refused;
-  std::vector<Awaitable<formats::FolderFile>> reads;
-  for (std::string& name : names) {
-    reads.push_back(read_header(files, std::move(name), trailing, readers));
-  }
-  const std::vector<formats::FolderFile> headers = co_await async::when_all(std::move(reads));
-  auto tensors = formats::gather_tensors(headers, index ? &*index : nullptr);
-  formats::ForeignCatalogue catalogue = catalogue_of(headers, std::move(tensors), options.has_file_metadata);
+  Awaitable<formats::ForeignCatalogue> describing =
+      describe_safetensors(files, std::move(names), std::move(index), std::move(options));
+  formats::ForeignCatalogue catalogue = co_await std::move(describing);
   if (!choice.problem.empty()) {
     catalogue.problems.push_back(choice.problem);
-  }
-  for (const formats::FolderFile& file : headers) {
-    if (const std::uint64_t bytes = file.header.trailing_bytes; bytes > 0) {
-      catalogue.problems.push_back(fmt::format("{}: {} bytes behind its last tensor are not read",
-                                               full_path(*files, file.name), bytes));
-    }
   }
   co_return catalogue;
 }

@@ -40,8 +40,8 @@ bool is_archive_name(std::string_view file) {
                      [file](std::string_view end) { return file.ends_with(end); });
 }
 
-/// Describes one archive: reads a few parts of it, never a storage.
-Awaitable<ForeignCatalogue> describe_archive(Files files, std::string file) {
+/// Describes one archive: reads a few parts of it, never a storage. A file of safetensors may have its name.
+Awaitable<ForeignCatalogue> describe_archive(Files files, std::string file, OpenOptions options) {
   FetchedParts parts(files);
   const std::uint64_t size = files->size_bytes(file).value_or(0);
   parts.want(file, 0, formats::kTellingBytes);
@@ -49,11 +49,20 @@ Awaitable<ForeignCatalogue> describe_archive(Files files, std::string file) {
   const std::string path = full_path(*files, file);
   // Each time more is there than before; an archive asks for its directory, then for headers and small members.
   std::optional<formats::TorchArchive> archive;
-  do {
-    co_await parts.fetch();
-  } while (!parts.try_read(file, 0, [&](const auto& read, const auto& expect) {
+  co_await parts.fetch();
+  if (formats::begins_as_safetensors(parts.start_of(file), size)) {
+    std::vector<std::string> names(1, file);
+    Awaitable<ForeignCatalogue> describing =
+        describe_safetensors(files, std::move(names), std::nullopt, std::move(options));
+    ForeignCatalogue catalogue = co_await std::move(describing);
+    catalogue.problems.push_back(path + ": it is a file of safetensors, and is read as one");
+    co_return catalogue;
+  }
+  while (!parts.try_read(file, 0, [&](const auto& read, const auto& expect) {
     archive = formats::open_torch_archive(read, size, path, expect);
-  }));
+  })) {
+    co_await parts.fetch();
+  }
   ForeignCatalogue catalogue = formats::describe_torch_archive(*archive, path);
   catalogue.files.front() = file;
   co_return catalogue;
@@ -77,6 +86,14 @@ void add_listed(ForeignCatalogue& all, ForeignCatalogue one,
     }
     all.arrays.push_back(std::move(array));
   }
+  for (formats::LeftOut& left_out : one.left_out) {
+    const auto found = listed.find(left_out.path);
+    if (found != listed.end() && found->second == file) {
+      listed.erase(found);
+      all.left_out.push_back(std::move(left_out));
+    }
+  }
+  all.problems.insert(all.problems.end(), one.problems.begin(), one.problems.end());
 }
 
 /// The archives of a model in shards.
@@ -97,7 +114,7 @@ Awaitable<ForeignCatalogue> describe_list(Files files, std::string list, OpenOpt
   ForeignCatalogue all;
   all.may_overlap = true;
   for (const std::string& file : index.files()) {
-    Awaitable<ForeignCatalogue> describing = describe_archive(files, file);
+    Awaitable<ForeignCatalogue> describing = describe_archive(files, file, options);
     ForeignCatalogue one = co_await std::move(describing);
     add_listed(all, std::move(one), listed);
   }
@@ -110,7 +127,7 @@ Awaitable<ForeignCatalogue> describe_list(Files files, std::string list, OpenOpt
 }
 
 /// The archives of a folder, of which one is read.
-Awaitable<ForeignCatalogue> describe_folder(Files files) {
+Awaitable<ForeignCatalogue> describe_folder(Files files, OpenOptions options) {
   std::vector<std::string> archives;
   for (std::string& file : files->names()) {
     if (is_archive_name(file)) {
@@ -127,7 +144,7 @@ Awaitable<ForeignCatalogue> describe_folder(Files files) {
                     : fmt::format("{}: there are several archives: '{}'; give the path of one of them",
                                   files->directory().string(), fmt::join(archives, "', '")));
   }
-  return describe_archive(std::move(files), std::move(archives.front()));
+  return describe_archive(std::move(files), std::move(archives.front()), std::move(options));
 }
 
 class TorchArchiveLayout final : public FileLayout {
@@ -143,7 +160,7 @@ class TorchArchiveLayout final : public FileLayout {
     const std::vector<std::string> names = files->names();
     const auto list = std::find_if(names.begin(), names.end(), is_list_name);
     const bool is_named = is_archive_name(files->named_file());
-    return list == names.end() || is_named ? describe_folder(std::move(files))
+    return list == names.end() || is_named ? describe_folder(std::move(files), std::move(options))
                                            : describe_list(std::move(files), *list, std::move(options));
   }
 

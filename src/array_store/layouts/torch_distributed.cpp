@@ -38,6 +38,9 @@ constexpr std::uint64_t kFewBytes = 32 << 10;
 /// So much at both ends of another tells where its elements lie; the second is for the few of which it does not.
 constexpr std::array<std::uint64_t, 2> kEndBytes = {1 << 10, 64 << 10};
 
+/// Where Megatron-Core keeps what is not sharded, next to the shards.
+constexpr std::string_view kCommonFile = "common.pt";
+
 bool is_metadata(std::string_view file) {
   return file == ".metadata" || (file.starts_with("__") && file.ends_with(".metadata"));
 }
@@ -66,7 +69,15 @@ Awaitable<ForeignCatalogue> describe_files(Files files) {
   for (const std::string& name : names) {
     ranks.push_back(formats::describe_dcp_metadata(parts.start_of(name), full_path(*files, name)));
   }
-  co_return ranks.size() == 1 ? std::move(ranks.front()) : formats::join_dcp_metadata(ranks);
+  ForeignCatalogue catalogue =
+      ranks.size() == 1 ? std::move(ranks.front()) : formats::join_dcp_metadata(ranks);
+  if (const std::vector<std::string> all = files->names();
+      std::find(all.begin(), all.end(), kCommonFile) != all.end()) {
+    catalogue.problems.push_back(
+        fmt::format("{}: '{}' is not read: it has what all ranks have alike, and its own path gives it",
+                    files->directory().string(), kCommonFile));
+  }
+  co_return catalogue;
 }
 
 /// Refuses a chunk that a file does not have.

@@ -55,6 +55,11 @@ struct SafetensorsHeader {
 [[nodiscard]] std::uint64_t safetensors_prefix_size(std::span<const std::byte> first_bytes,
                                                     std::uint64_t file_size, std::string_view path);
 
+/// Returns whether a file begins as one of safetensors does, whatever its name: with the length of a header that fits
+/// into it, and '{'.
+[[nodiscard]] bool begins_as_safetensors(std::span<const std::byte> first_bytes,
+                                         std::uint64_t file_size) noexcept;
+
 /// Says what becomes of bytes behind the last tensor, which the reference implementation refuses.
 enum class TrailingBytes : std::uint8_t { refused, allowed };
 
