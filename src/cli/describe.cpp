@@ -22,6 +22,7 @@
 #include "cli/shards.hpp"
 #include "cli/text.hpp"
 #include "core/internal/start.hpp"
+#include "formats/internal/index.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/manifest.hpp"
 
@@ -216,6 +217,12 @@ void print_origin(Output& out, const std::filesystem::path& path, const Checkpoi
   if (metadata.custom_metadata != "null") {
     out.print("  custom     {}\n", printable(metadata.custom_metadata));
   }
+}
+
+bool has_objects(const Description& description) {
+  return std::any_of(description.values.begin(), description.values.end(), [](const DescribedValue& value) {
+    return value.kind == name(formats::EntryKind::unread);
+  });
 }
 
 void write_notes(JsonWriter& json, const std::vector<std::string>& notes) {

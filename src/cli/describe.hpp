@@ -64,6 +64,9 @@ void write_origin(JsonWriter& json, const std::filesystem::path& path, const Che
 /// The same for people, as lines; of a data file it tells whose it is.
 void print_origin(Output& out, const std::filesystem::path& path, const CheckpointMetadata& metadata);
 
+/// Returns whether there are objects of another program, whose kind is not known before they are read.
+[[nodiscard]] bool has_objects(const Description& description);
+
 /// Writes the key "notes" with what a load tells of files of other programs; nothing where there is nothing to tell.
 void write_notes(JsonWriter& json, const std::vector<std::string>& notes);
 

@@ -105,6 +105,7 @@ void print_comparison(Output& out, const Arguments& arguments, const CheckpointD
     }
     out.write("\n");
   }
+  print_notes(out, comparison.notes);
   out.print("{}: {}\n",
             comparison.differences.empty()
                 ? "no difference"
@@ -152,6 +153,7 @@ void write_comparison(JsonWriter json, const Arguments& arguments, const Checkpo
   if (left_out != 0) {
     json.key("differences_left_out").value(left_out);
   }
+  write_notes(json, comparison.notes);
   json.end();
 }
 

@@ -22,6 +22,7 @@
 #include "cli/shards.hpp"
 #include "cli/text.hpp"
 #include "tools/internal/checkpoint_view.hpp"
+#include "tools/internal/verify_foreign.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -98,6 +99,17 @@ void print_left_out(Output& out, std::string_view title, const std::vector<Descr
   });
 }
 
+/// Describes a checkpointable, also what is known of objects of other programs only when they are read.
+Description looked_into(const CheckpointView& checkpoint, const ItemMetadata& item) {
+  Description description = item.description();
+  if (checkpoint.is_foreign() && has_objects(description)) {
+    for (formats::LeftOut& one : tools::left_out_of_objects(checkpoint.metadata().path, description.layout)) {
+      description.left_out.push_back({std::move(one.path), std::move(one.why), {}});
+    }
+  }
+  return description;
+}
+
 /// Returns what the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
 std::vector<ArrayStatistics> gather(const CheckpointView& checkpoint, const std::string& title,
                                     const ArrayEntries& entries) {
@@ -110,7 +122,7 @@ std::vector<ArrayStatistics> gather(const CheckpointView& checkpoint, const std:
 
 void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::string& title,
                 const ItemMetadata& item, bool has_statistics) {
-  const Description description = item.description();
+  const Description description = looked_into(checkpoint, item);
   json.begin_object().key("handler").value(item.handler_id).key("bytes").value(item.bytes);
   if (const std::string problem = problem_text(item); !problem.empty()) {
     json.key("problem").value(problem);
@@ -134,6 +146,7 @@ void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::s
     write_chunks(json, *message);
   }
   write_left_out(json, description.left_out);
+  write_notes(json, description.problems);
   write_documents(json, checkpoint, title, description);
   json.key("files").begin_list();
   for (const FileMetadata& file : item.files) {
@@ -232,7 +245,7 @@ void print_files(Output& out, const ItemMetadata& item) {
 
 void print_item(Output& out, const CheckpointView& checkpoint, const std::string& title,
                 const ItemMetadata& item, bool has_statistics) {
-  const Description description = item.description();
+  const Description description = looked_into(checkpoint, item);
   out.print("\n{}  {}  {}\n", printable(title), printable(item.handler_id), size_text(item.bytes));
   if (const std::string problem = problem_text(item); !problem.empty()) {
     out.print("  {}\n", printable(problem));
@@ -261,6 +274,7 @@ void print_item(Output& out, const CheckpointView& checkpoint, const std::string
   if (!description.left_out.empty()) {
     print_left_out(out, title, description.left_out);
   }
+  print_notes(out, description.problems, "  ");
   print_documents(out, checkpoint, title, description, "  ", kMostLines);
   const bool is_unknown =
       description.kind.empty() && description.arrays.empty() && description.values.empty();

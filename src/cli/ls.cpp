@@ -152,6 +152,16 @@ int judge(const std::vector<store::FoundCheckpoint>& checkpoints, Output& out) {
   return 1;
 }
 
+/// Returns what is told of a checkpointable in its listing, which reads no objects.
+std::vector<std::string> listed_notes(const ItemMetadata& item) {
+  const Description description = item.description();
+  std::vector<std::string> notes = notes_of(description);
+  if (has_objects(description)) {
+    notes.emplace_back("objects are not looked into: cairn inspect says what of them has no place in a tree");
+  }
+  return notes;
+}
+
 void write_items(JsonWriter json, const std::filesystem::path& path, const CheckpointMetadata& metadata,
                  bool lists_arrays) {
   json.begin_object();
@@ -169,6 +179,7 @@ void write_items(JsonWriter json, const std::filesystem::path& path, const Check
     if (lists_arrays) {
       write_arrays(json, item, entries, is_foreign(metadata), Parts::counted);
     }
+    write_notes(json, listed_notes(item));
     json.end();
   }
   json.end().end();
@@ -265,6 +276,9 @@ int ls(const Arguments& arguments, Output& out) {
   print_items(out, metadata);
   if (arguments.lists_arrays) {
     print_all_arrays(out, metadata);
+  }
+  for (const auto& [title, item] : metadata) {
+    print_notes(out, listed_notes(item));
   }
   return judge(metadata, out);
 }

@@ -9,6 +9,7 @@
 
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/describe.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/recut_policy.hpp"
@@ -35,6 +36,7 @@ void print_answer(Output& out, const Arguments& arguments, const ShardingPolicy&
     for (const std::string& one : item.left_out) {
       out.print("  left out: {}\n", printable(one));
     }
+    print_notes(out, item.notes, "  ");
   }
 }
 
@@ -56,6 +58,7 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ShardingPol
       }
       json.end();
     }
+    write_notes(json, item.notes);
     json.end();
   }
   json.end().end();

@@ -170,6 +170,7 @@ class ParallelVerify {
         outcome.report = std::move(found.report);
         outcome.members = found.members;
         outcome.unchecked_bytes = found.unchecked_bytes;
+        outcome.notes = std::move(found.notes);
       } else if (target.problem.empty() && target.aside.empty()) {
         store::VerifyOptions options;
         options.threads = threads_each_;

@@ -34,6 +34,7 @@ struct VerifyOutcome {
   std::optional<store::VerifyReport> report;  ///< Nothing where there is a problem.
   std::uint64_t members = 0;          ///< Of archives of other programs, that were compared with their sums.
   std::uint64_t unchecked_bytes = 0;  ///< Of other programs' files, that have no sums.
+  std::vector<std::string> notes;     ///< What a load leaves out of those, or tells of them.
 
   [[nodiscard]] bool is_sound() const { return target.problem.empty() && (!report || report->is_sound()); }
 };

@@ -12,6 +12,7 @@
 
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/describe.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
@@ -64,7 +65,9 @@ void write_outcome(JsonWriter& json, const VerifyOutcome& outcome) {
   for (const std::string& file : report.foreign) {
     json.value(file);
   }
-  json.end().end();
+  json.end();
+  write_notes(json, outcome.notes);
+  json.end();
 }
 
 void print_problems(Output& out, const store::VerifyReport& report) {
@@ -94,6 +97,7 @@ void print_report(Output& out, const fs::path& path, const store::VerifyReport& 
 void print_foreign(Output& out, const VerifyOutcome& outcome) {
   const store::VerifyReport& report = *outcome.report;
   print_problems(out, report);
+  print_notes(out, outcome.notes);
   std::string text;
   const std::string problems =
       report.is_sound() ? "" : count_text(report.problem_count, "problem") + " found";

@@ -17,6 +17,7 @@
 #include "cairn/api/load.hpp"
 #include "cairn/tools/array_reader.hpp"
 
+#include "formats/internal/index.hpp"
 #include "tools/compare_json.hpp"
 #include "tools/internal/array_difference.hpp"
 #include "tools/internal/array_stream.hpp"
@@ -243,6 +244,7 @@ class Comparer {
   };
 
   void add(Aspect aspect, std::string name, std::string a = "", std::string b = "");
+  void note(const CheckpointView& checkpoint, const Description& description);
   void compare_custom_metadata();
   [[nodiscard]] std::vector<ItemPair> pair_items();
   void compare_item(const ItemPair& item);
@@ -267,6 +269,8 @@ class Comparer {
   CheckpointDiff result_;
   std::vector<ArrayPairs> arrays_;
   std::uint64_t total_bytes_ = 0;
+  std::uint64_t objects_ = 0;  // That both have, and nobody reads.
+  std::string first_object_;
 };
 
 CheckpointDiff Comparer::run() {
@@ -276,11 +280,22 @@ CheckpointDiff Comparer::run() {
   }
   renames_.require_used();
   compare_arrays();
+  if (objects_ != 0) {
+    result_.notes.push_back(
+        fmt::format("'{}'{}: not compared, an object whose kind is not known before it is read",
+                    first_object_, objects_ == 1 ? "" : fmt::format(" and {} more", objects_ - 1)));
+  }
   return std::move(result_);
 }
 
 void Comparer::add(Aspect aspect, std::string name, std::string a, std::string b) {
   result_.differences.push_back({aspect, std::move(name), std::move(a), std::move(b), std::nullopt});
+}
+
+void Comparer::note(const CheckpointView& checkpoint, const Description& description) {
+  for (const std::string& one : tools::notes_of(description)) {
+    result_.notes.push_back(fmt::format("{}: {}", checkpoint.path().string(), one));
+  }
 }
 
 void Comparer::compare_custom_metadata() {
@@ -332,6 +347,8 @@ void Comparer::compare_item(const ItemPair& item) {
     add(Aspect::kind, item.name_a, described_a.kind, described_b.kind);
     return;
   }
+  note(a_, described_a);
+  note(b_, described_b);
   if (is_described) {
     Leaves of_a = leaves_of(described_a, a_.is_foreign(), renames_);
     compare_leaves(item, of_a, leaves_of(described_b, b_.is_foreign(), renames_));
@@ -368,7 +385,9 @@ void Comparer::compare_pair(ArrayPairs& arrays, const std::string& title, const 
     return;
   }
   if (a.value != nullptr && b.value != nullptr) {
-    if (options_.compares_values) {
+    if (a.kind == formats::name(formats::EntryKind::unread)) {
+      first_object_ = objects_++ == 0 ? title : first_object_;
+    } else if (options_.compares_values) {
       compare_values(title, *a.value, *b.value);
     }
     return;

@@ -184,7 +184,11 @@ class Resharding {
     if (tree.index.array_count() == 0) {
       return false;
     }
-    RecutItem done{tree.name, {}, {}};
+    RecutItem done;
+    done.name = tree.name;
+    if (tree.index.foreign() != nullptr) {
+      done.notes = tree.index.foreign()->problems;
+    }
     const array_store::PlannedWrite planned = plan(tree, done);
     for (const array_store::PlannedFile& file : planned.files) {
       total_bytes_ += source_->manifest() == nullptr ? file.size_bytes : 0;

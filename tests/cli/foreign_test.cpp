@@ -135,6 +135,23 @@ TEST_F(CliForeign, VerifySaysWhatHasNoSums) {
   EXPECT_EQ(ask({"verify", data("safetensors/tiny.safetensors")})["has_checksums"], false);
 }
 
+TEST_F(CliForeign, VerifyFindsAChunkThatNoLoadCanDecode) {
+  const fs::path folder = copy_of("torch_more/zstd");
+  const std::string magic = "\x28\xb5\x2f\xfd";  // Of each frame.
+  for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
+    std::string bytes = read_text(file.path());
+    if (const std::size_t at = bytes.find(magic); at != std::string::npos) {
+      bytes[at] = '\0';
+      write_text(file.path(), bytes);
+    }
+  }
+
+  const CliResult result = run_cli({"verify", folder});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr(".distcp"));
+}
+
 TEST_F(CliForeign, VerifyFindsFilesThatAreShort) {
   const fs::path folder = copy_of("torch/dcp");
   fs::resize_file(folder / "__0_0.distcp", 2000);

@@ -78,6 +78,9 @@ struct CheckpointDiff {
   std::uint64_t same_files_bytes =
       0;                         ///< Of checkpointables whose files have the same hashes: none was read.
   bool has_read_values = false;  ///< Whether more than names, types, shapes and hashes was compared.
+  /// What is not compared of files of other programs, with the path of the files: what has no place in a tree, and
+  /// objects that both have, whose kind is not known before they are read.
+  std::vector<std::string> notes;
 };
 
 /// Compares two checkpoints: first what they say of themselves, then values. Blocks.

@@ -25,6 +25,7 @@ struct RecutItem {
   std::string name;
   std::vector<WrittenFile> files;
   std::vector<std::string> left_out;  ///< What another program has saved and no value can be, and why.
+  std::vector<std::string> notes;     ///< What a load tells of the files of another program.
 };
 
 using Progress = std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)>;

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "cairn/formats/foreign_catalogue.hpp"
 #include "cairn/store/reports.hpp"
 
 namespace cairn::tools {
@@ -18,7 +20,15 @@ struct ForeignVerification {
   store::VerifyReport report;         ///< `bytes` were compared with sums.
   std::uint64_t members = 0;          ///< Of archives, that have these sums.
   std::uint64_t unchecked_bytes = 0;  ///< That have none.
+  std::vector<std::string> notes;     ///< What a load leaves out or tells of the files.
 };
+
+/// Reads the objects of another program at `path`, whose kind is not known before, and returns what of them has no
+/// place in a tree; of one that cannot be read, why. `layout` as in verify_foreign. Blocks.
+///
+/// Errors: as array_store::open_index.
+[[nodiscard]] std::vector<formats::LeftOut> left_out_of_objects(const std::filesystem::path& path,
+                                                                const std::string& layout);
 
 /// Compares the files of another program at `path` with the sums that they have, and with themselves. `layout`: as
 /// ArrayReaderOptions::layout. `done_bytes` counts what was compared. Blocks.
