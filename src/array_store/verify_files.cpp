@@ -226,7 +226,7 @@ void add_members(const formats::ZipDirectory& directory, const FileRange& range,
                  const std::string& path, const FindingsPointer& findings,
                  std::vector<DestinationPiece>& pieces) {
   for (const formats::ZipMember& member : directory.members) {
-    if (!directory.has_crc32) {
+    if (!member.has_sum()) {
       findings->add_unchecked(member.size);
       continue;
     }

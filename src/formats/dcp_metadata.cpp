@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/sharding/flat_range.hpp"
 
+#include "base/internal/checked.hpp"
 #include "base/internal/utf8.hpp"
 #include "formats/file_name.hpp"
 #include "formats/internal/description_budget.hpp"
@@ -263,7 +264,20 @@ class DcpDescriber {
     } else if (type == std::string(kClasses).append("TensorStorageMetadata")) {
       describe_tensor(name, std::move(tree_path), state_of(entry));
     } else {
-      refuse(name, fmt::format("it is neither a tensor nor an object but '{}'", type));
+      leave_out(std::move(tree_path), fmt::format("neither a tensor nor an object but '{}'", type));
+    }
+  }
+
+  void leave_out(std::string tree_path, std::string why) {
+    budget_.take(why.size());
+    catalogue_.left_out.push_back({std::move(tree_path), std::move(why)});
+  }
+
+  /// torch counts two packed elements along the last axis as one.
+  static void count_elements(DType dtype, Shape& numbers) {
+    if (is_packed(dtype)) {
+      std::uint64_t& last = numbers[numbers.size() - 1];
+      last = checked_multiply<std::uint64_t>(last, 2).value_or(~std::uint64_t{0});
     }
   }
 
@@ -274,14 +288,15 @@ class DcpDescriber {
     if (type.empty()) {
       refuse(name, "its properties have no dtype");
     }
-    if (!dtype || is_packed(*dtype)) {  // Half as many elements would lie in each box.
-      budget_.take(type.size());
-      catalogue_.left_out.push_back({std::move(tree_path), fmt::format("a tensor of '{}'", type)});
-      return;
-    }
-    const Shape stored_shape = shape(member(state, "size", name), name);
-    ForeignArray array{std::move(tree_path), *dtype, stored_shape, {}};
+    Shape stored_shape = shape(member(state, "size", name), name);
     const auto original = flattened_.find(name);
+    const bool is_cut_off =
+        dtype && is_packed(*dtype) && (stored_shape.empty() || original != flattened_.end());
+    if (!dtype || is_cut_off) {  // Two elements lie in each byte: a last axis of whole bytes is needed.
+      return leave_out(std::move(tree_path), fmt::format("a tensor of '{}'", type));
+    }
+    count_elements(*dtype, stored_shape);
+    ForeignArray array{std::move(tree_path), *dtype, stored_shape, {}};
     const PickleNode whole = original == flattened_.end()
                                  ? kNoneNode
                                  : optional_member(original->second, "nd_reformulated_orig_global_shape");
@@ -307,8 +322,13 @@ class DcpDescriber {
     array.slices.reserve(pickle_->size(chunks));
     PickleNode chunk{};
     for (Pickle::Items items = pickle_->items(chunks); items.next(chunk);) {
-      const Shape offsets = shape(member(state_of(chunk), "offsets", name), name);
-      const Shape sizes = shape(member(state_of(chunk), "sizes", name), name);
+      const Shape stored_offsets = shape(member(state_of(chunk), "offsets", name), name);
+      Shape offsets = stored_offsets;
+      Shape sizes = shape(member(state_of(chunk), "sizes", name), name);
+      if (offsets.size() == stored_shape.size() && sizes.size() == stored_shape.size()) {
+        count_elements(array.dtype, offsets);
+        count_elements(array.dtype, sizes);
+      }
       if (offsets.size() != sizes.size() || !Box(offsets, sizes).is_within(stored_shape)) {
         refuse(name, fmt::format("a chunk of {} at {} is not inside {}", sizes, offsets, stored_shape));
       }
@@ -317,7 +337,7 @@ class DcpDescriber {
       if (slice.box.is_empty()) {
         continue;  // It may share its offset with a full one, and only one of the two is in a file.
       }
-      find_stored(name, offsets, slice.range, slice.form);
+      find_stored(name, stored_offsets, slice.range, slice.form);
       slice.elements = element_count(sizes).value_or(0);
       if (is_flat) {
         add_flat(name, stored_shape, std::move(slice), array);
@@ -492,11 +512,12 @@ ForeignCatalogue join_dcp_metadata(std::span<const ForeignCatalogue> ranks) {
 }
 
 const ForeignSlice& tensor_of_chunk(const ForeignCatalogue& chunk, const EncodedSlice& slice) {
-  const auto refuse = [&](std::string_view why) {
+  const auto refuse = [&](const std::string& why) {
     throw Error(Errc::malformed_metadata, fmt::format("{}: {}", slice.name, why));
   };
   if (chunk.arrays.size() != 1 || !chunk.arrays[0].path.empty() || chunk.arrays[0].slices.size() != 1) {
-    refuse("its bytes are not those of one tensor");
+    refuse(chunk.left_out.empty() ? "its bytes are not those of one tensor"
+                                  : "in its place lies " + chunk.left_out.front().why);
   }
   const ForeignArray& tensor = chunk.arrays[0];
   const bool is_whole = element_count(slice.extents) == slice.elements;
@@ -505,7 +526,8 @@ const ForeignSlice& tensor_of_chunk(const ForeignCatalogue& chunk, const Encoded
     refuse(fmt::format("a tensor {} of {} lies in its place", tensor.shape, name(tensor.dtype)));
   }
   const SliceForm& form = chunk.forms[tensor.slices[0].form];
-  if (!form.codecs.empty() || (!is_whole && form.strides)) {
+  const bool is_text = std::find(form.codecs.begin(), form.codecs.end(), kLatin1Codec) != form.codecs.end();
+  if (is_text || (!is_whole && form.strides)) {
     refuse("it is a part of a tensor whose elements do not follow one another");
   }
   return tensor.slices[0];

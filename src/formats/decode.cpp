@@ -29,7 +29,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr std::array kKnownCodecs = {kLatin1Codec, kTorchArchiveCodec, kZstdCodec};
+constexpr std::array kKnownCodecs = {kLatin1Codec, kTorchArchiveCodec, kZstdCodec, kConjugateCodec,
+                                     kNegateCodec};
 
 /// So much may stand around the elements of a slice: an archive's directory, say.
 constexpr std::uint64_t kMostAround = std::uint64_t{1} << 20;
@@ -46,6 +47,21 @@ void swap_bytes(std::vector<std::byte>& bytes, DType dtype) {
   }
 }
 
+/// Flips the signs that a codec says, in elements that are little-endian, or else big-endian.
+void flip_signs(std::vector<std::byte>& bytes, DType dtype, bool is_big_endian, std::string_view codec) {
+  const bool is_of_pairs = is_complex(dtype);
+  const bool is_conjugate = codec == kConjugateCodec;
+  const std::size_t part = bits(dtype) / 8 / (is_of_pairs ? 2 : 1);
+  if (part == 0 || (is_conjugate && !is_of_pairs)) {
+    return;
+  }
+  const std::size_t sign = is_big_endian ? 0 : part - 1;
+  for (std::size_t at = is_conjugate ? part : 0; at + part <= bytes.size();
+       at += is_conjugate ? 2 * part : part) {
+    bytes[at + sign] ^= std::byte{0x80};
+  }
+}
+
 std::vector<std::byte> decode_latin1(Bytes bytes, const EncodedSlice& slice) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::byte> plain;
@@ -59,7 +75,7 @@ std::vector<std::byte> decode_latin1(Bytes bytes, const EncodedSlice& slice) {
   return plain;
 }
 
-/// Makes the elements of a tensor row-major and little-endian.
+/// Makes the elements of a tensor row-major and little-endian, with the signs that they should have.
 std::vector<std::byte> in_order(Bytes stored, const SliceForm& form, const ForeignArray& tensor,
                                 const EncodedSlice& slice) {
   constexpr std::uint64_t kMostRepeats = 16;
@@ -70,6 +86,9 @@ std::vector<std::byte> in_order(Bytes stored, const SliceForm& form, const Forei
   std::vector<std::byte> ordered(stored.begin(), stored.end());
   if (form.is_big_endian) {
     swap_bytes(ordered, tensor.dtype);
+  }
+  for (const std::string& codec : form.codecs) {
+    flip_signs(ordered, tensor.dtype, false, codec);
   }
   if (form.strides) {
     const std::vector<std::byte> strided =
@@ -95,7 +114,7 @@ Bytes unpack_tensor(Bytes bytes, const EncodedSlice& slice, std::vector<std::byt
     throw Error(Errc::checksum_mismatch,
                 fmt::format("{}: its elements are not what was written", slice.name));
   }
-  if (const SliceForm& form = contents.forms[tensor.form]; form.strides || form.is_big_endian) {
+  if (const SliceForm& form = contents.forms[tensor.form]; form != SliceForm()) {
     std::vector<std::byte> ordered = in_order(elements, form, contents.arrays[0], slice);
     memory = std::move(ordered);  // Only now: the archive may lie there.
     elements = memory;
@@ -129,6 +148,10 @@ Bytes decode(Bytes bytes, const EncodedSlice& slice, std::vector<std::byte>& mem
       const auto elements = checked_multiply<std::uint64_t>(slice.elements, bits(slice.dtype) / 8);
       const std::uint64_t most = std::max(elements.value_or(0), slice.needed_bytes);
       memory = unpack_zstd(bytes, checked_add(most, kMostAround).value_or(most), slice.name);
+      bytes = memory;
+    } else if (codec == kConjugateCodec || codec == kNegateCodec) {
+      memory = std::vector<std::byte>(bytes.begin(), bytes.end());
+      flip_signs(memory, slice.dtype, slice.form.is_big_endian, codec);
       bytes = memory;
     } else {
       memory = decode_latin1(bytes, slice);

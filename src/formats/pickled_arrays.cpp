@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -55,6 +57,8 @@ constexpr std::array kTensorClasses = {std::string_view("torch.Tensor"),
                                        std::string_view("torch.nn.parameter.Parameter"),
                                        std::string_view("torch.nn.parameter.Buffer")};
 
+constexpr std::string_view kOtherArguments =
+    "an array that is made of other arguments than torch or numpy writes";
 constexpr std::size_t kMostArguments = 16;
 constexpr int kMostWrappers = 8;
 
@@ -73,6 +77,24 @@ bool is_row_major(const Shape& shape, const Shape& strides) {
     expected *= shape[axis];
   }
   return true;
+}
+
+/// Returns whether the highest bit of an element, or of both parts of a complex one, is its sign.
+bool has_sign_bit(DType dtype) {
+  return dtype == DType::float16 || dtype == DType::bfloat16 || dtype == DType::float32 ||
+         dtype == DType::float64 || is_complex(dtype);
+}
+
+/// Returns whether these are the numbers of all axes, each once.
+bool is_order_of_axes(const Shape& axes, std::size_t rank) {
+  Shape sorted = axes;
+  std::sort(sorted.begin(), sorted.end());
+  for (std::size_t axis = 0; axis < sorted.size(); ++axis) {
+    if (sorted[axis] != axis) {
+      return false;
+    }
+  }
+  return sorted.size() == rank;
 }
 
 /// The bytes that a text in UTF-8 stands for, one for each code point; nothing where one is above 255.
@@ -132,13 +154,9 @@ void PickledArrays::refuse(std::string_view tree_path, std::string_view why) con
   throw Error(Errc::malformed_metadata, fmt::format("{}: '{}': {}", path_, tree_path, why));
 }
 
-PickledArrays::Nodes PickledArrays::arguments(PickleNode tuple, std::size_t least, std::size_t most,
-                                              const ForeignArray& array) const {
+PickledArrays::Nodes PickledArrays::arguments(PickleNode tuple, std::size_t least, std::size_t most) const {
   const Nodes found = pickle_->tuple(tuple);
-  if (found.size() < least || found.size() > most) {
-    refuse(array.path, "an array is made of other arguments than torch or numpy writes");
-  }
-  return found;
+  return found.size() < least || found.size() > most ? Nodes() : found;
 }
 
 std::optional<std::string> PickledArrays::describe(PickleNode object, ForeignArray& array) {
@@ -147,15 +165,19 @@ std::optional<std::string> PickledArrays::describe(PickleNode object, ForeignArr
   for (int wrappers = 0; wrappers < kMostWrappers; ++wrappers) {
     if (function == "torch._utils._rebuild_parameter" ||
         function == "torch._utils._rebuild_parameter_with_state") {
-      object = arguments(given, 1, kMostArguments, array).front();
-      if (pickle_->kind(object) != PickleKind::object) {
-        refuse(array.path, "a parameter is made of other than a tensor");
+      const Nodes parts = arguments(given, 1, kMostArguments);
+      if (parts.empty() || pickle_->kind(parts[0]) != PickleKind::object) {
+        return "a parameter that is made of other than a tensor";
       }
+      object = parts[0];
       function = pickle_->class_name(object);
       given = pickle_->arguments(object);
     } else if (function == "torch._tensor._rebuild_from_type_v2" ||
                function == "torch._tensor._rebuild_from_type") {
-      const Nodes parts = arguments(given, 3, kMostArguments, array);
+      const Nodes parts = arguments(given, 3, kMostArguments);
+      if (parts.empty()) {
+        return std::string(kOtherArguments);
+      }
       const std::string type = pickle_->class_name(parts[1]);
       if (std::find(kTensorClasses.begin(), kTensorClasses.end(), type) == kTensorClasses.end()) {
         return fmt::format("a tensor of the class '{}'", type);
@@ -167,47 +189,104 @@ std::optional<std::string> PickledArrays::describe(PickleNode object, ForeignArr
     }
   }
   if (function == "torch._utils._rebuild_tensor" || function == "torch._utils._rebuild_tensor_v2") {
-    return describe_tensor(arguments(given, 4, 7, array), false, array);
+    return describe_tensor(arguments(given, 4, 7), false, array);
   }
   if (function == "torch._utils._rebuild_tensor_v3") {
-    return describe_tensor(arguments(given, 7, 8, array), true, array);
+    return describe_tensor(arguments(given, 7, 8), true, array);
   }
+  return describe_numpy(object, function, array);
+}
+
+std::optional<std::string> PickledArrays::describe_numpy(PickleNode object, std::string_view function,
+                                                         ForeignArray& array) {
+  const PickleNode given = pickle_->arguments(object);
   if (function == "numpy._core.multiarray._reconstruct") {
-    const std::string type = pickle_->class_name(arguments(given, 3, 3, array)[0]);
+    const Nodes parts = arguments(given, 3, 3);
+    const Nodes state = arguments(pickle_->state(object), 4, 5);
+    if (parts.empty() || state.empty()) {
+      return std::string(kOtherArguments);
+    }
+    const std::string type = pickle_->class_name(parts[0]);
     if (type != "numpy.ndarray") {
       return fmt::format("an array of the class '{}'", type);
     }
     // A version, where there is one; shape, dtype, whether columns come first, and the data.
-    const Nodes state = arguments(pickle_->state(object), 4, 5, array).last<4>();
-    const bool is_fortran = pickle_->kind(state[2]) == PickleKind::boolean && pickle_->boolean(state[2]);
-    return describe_numpy(state[1], state[0], state[3], is_fortran, array);
+    const Nodes of = state.last<4>();
+    const bool is_fortran = pickle_->kind(of[2]) == PickleKind::boolean && pickle_->boolean(of[2]);
+    return describe_elements(of[1], order_of(of[0], is_fortran), of[3], array);
   }
   if (function == "numpy._core.numeric._frombuffer") {
-    const Nodes parts = arguments(given, 4, 4, array);
-    const bool is_fortran = pickle_->kind(parts[3]) == PickleKind::text && pickle_->text(parts[3]) == "F";
-    return describe_numpy(parts[1], parts[2], parts[0], is_fortran, array);
+    // With "K" the shape is that of memory, whose axes the last argument puts in the order of those of the array.
+    const Nodes parts = arguments(given, 4, 5);
+    const std::string_view order = parts.empty() || pickle_->kind(parts[3]) != PickleKind::text
+                                       ? std::string_view()
+                                       : pickle_->text(parts[3]);
+    const bool is_by_axes = order == "K" && parts.size() == 5;
+    if (order != "C" && order != "F" && !is_by_axes) {
+      return std::string(kOtherArguments);
+    }
+    std::optional<NumpyOrder> lies = order_of(parts[2], order == "F");
+    const std::optional<Shape> axes = is_by_axes ? shape_of(*pickle_, parts[4]) : std::nullopt;
+    if (is_by_axes && lies) {
+      lies->axes = axes.value_or(Shape());
+    }
+    return describe_elements(parts[1], is_by_axes && !axes ? std::nullopt : lies, parts[0], array);
+  }
+  if (function == "numpy._core.multiarray.scalar") {
+    const Nodes parts = arguments(given, 2, 2);
+    const std::optional<NumpyDType> type = parts.empty() ? std::nullopt : numpy_dtype(parts[0]);
+    if (type && type->dtype && is_complex(*type->dtype)) {  // Others are numbers of a tree.
+      return describe_elements(parts[0], NumpyOrder(), parts[1], array);
+    }
   }
   return std::nullopt;
 }
 
+std::optional<PickledArrays::NumpyOrder> PickledArrays::order_of(PickleNode shape, bool is_fortran) const {
+  std::optional<Shape> extents = shape_of(*pickle_, shape);
+  if (!extents) {
+    return std::nullopt;
+  }
+  NumpyOrder order{std::move(*extents), {}};
+  order.axes = Shape(order.extents.size(), 0);
+  std::iota(order.axes.begin(), order.axes.end(), std::uint64_t{0});
+  if (is_fortran) {
+    std::reverse(order.extents.begin(), order.extents.end());
+    std::reverse(order.axes.begin(), order.axes.end());
+  }
+  return order;
+}
+
+std::optional<std::vector<std::string>> PickledArrays::flips_of(Nodes arguments, std::size_t marks) const {
+  std::vector<std::string> flips;
+  if (arguments.size() <= marks || pickle_->kind(arguments[marks]) != PickleKind::map) {
+    return flips;
+  }
+  if (pickle_->size(arguments[marks]) > 2 * kMostArguments) {
+    return std::nullopt;
+  }
+  for (const auto& [mark, codec] : {std::pair("conj", kConjugateCodec), std::pair("neg", kNegateCodec)}) {
+    const PickleNode is_set = pickle_->find(arguments[marks], mark).value_or(kNoneNode);
+    if (pickle_->kind(is_set) == PickleKind::boolean && pickle_->boolean(is_set)) {
+      flips.emplace_back(codec);
+    }
+  }
+  return flips;
+}
+
 std::string PickledArrays::describe_tensor(Nodes arguments, bool has_dtype, ForeignArray& array) {
-  const std::size_t marks = has_dtype ? 7 : 6;
-  if (arguments.size() > marks && pickle_->kind(arguments[marks]) == PickleKind::map) {
-    if (pickle_->size(arguments[marks]) > 2 * kMostArguments) {
-      refuse(array.path, "a tensor has more marks than torch writes");
-    }
-    for (const std::string_view bit : {"conj", "neg"}) {
-      const PickleNode is_set = pickle_->find(arguments[marks], bit).value_or(kNoneNode);
-      if (pickle_->kind(is_set) == PickleKind::boolean && pickle_->boolean(is_set)) {
-        return fmt::format("a tensor that is to be {}", bit == "conj" ? "conjugated" : "negated");
-      }
-    }
+  const auto flips = flips_of(arguments, has_dtype ? 7 : 6);
+  if (arguments.empty() || !flips) {
+    return std::string(kOtherArguments);
   }
   if (pickle_->kind(arguments[0]) != PickleKind::persistent) {
-    refuse(array.path, "a tensor has no storage");
+    return "a tensor without a storage";
   }
   // "storage", its class or "UntypedStorage", its key, its device, its size in elements, which are bytes when untyped.
-  const Nodes storage = this->arguments(pickle_->identity(arguments[0]), 5, 6, array);
+  const Nodes storage = this->arguments(pickle_->identity(arguments[0]), 5, 6);
+  if (storage.empty() || pickle_->kind(storage[2]) != PickleKind::text) {
+    return std::string(kOtherArguments);
+  }
   const std::string type = pickle_->class_name(has_dtype ? arguments[6] : storage[1]);
   const std::string_view name =
       std::string_view(type).substr(type.starts_with(kTorchModule) ? kTorchModule.size() : 0);
@@ -218,12 +297,14 @@ std::string PickledArrays::describe_tensor(Nodes arguments, bool has_dtype, Fore
   if (known == std::end(kTorchTypes)) {
     return fmt::format("a tensor of '{}'", type);
   }
+  if (!flips->empty() && !has_sign_bit(known->type)) {
+    return fmt::format("a tensor of '{}' that is to be conjugated or negated", type);
+  }
   const auto offset = count_of(*pickle_, arguments[1]);
   const auto shape = shape_of(*pickle_, arguments[2]);
   const auto strides = shape_of(*pickle_, arguments[3]);
   if (!offset || !shape || !strides || shape->size() != strides->size()) {
-    refuse(array.path,
-           "the offset, shape or strides of a tensor are not numbers from 0 up, or differ in rank");
+    return "a tensor whose offset, shape or strides are not numbers from 0 up, or differ in rank";
   }
   const ZipMember& member = storage_of(storage, known->type, array);
   array.dtype = known->type;
@@ -236,17 +317,16 @@ std::string PickledArrays::describe_tensor(Nodes arguments, bool has_dtype, Fore
     last = checked_multiply<std::uint64_t>(last, 2).value_or(~std::uint64_t{0});
   }
   if (!byte_count(array.dtype, array.shape)) {
-    refuse(array.path, fmt::format("{} of shape {} is not a whole number of bytes below 2^63",
-                                   cairn::name(array.dtype), array.shape));
+    return fmt::format("{} of shape {}, which is not a whole number of bytes below 2^63",
+                       cairn::name(array.dtype), array.shape);
   }
-  add_view(member, *offset, *shape, *strides, array);
+  SliceForm form;
+  form.codecs = *flips;
+  add_view(member, *offset, *shape, *strides, std::move(form), array);
   return {};
 }
 
 const ZipMember& PickledArrays::storage_of(Nodes storage, DType dtype, const ForeignArray& array) const {
-  if (pickle_->kind(storage[2]) != PickleKind::text) {
-    refuse(array.path, "the key of a storage is not a text");
-  }
   const std::string name = "data/" + std::string(pickle_->text(storage[2]));
   const ZipMember* const member = archive_->find(name);
   if (member == nullptr) {
@@ -265,7 +345,7 @@ const ZipMember& PickledArrays::storage_of(Nodes storage, DType dtype, const For
 /// Adds the slice of an array that is a view of a storage: of `shape`, which has half as many elements where two share
 /// a byte; `offset` and `strides` count elements.
 void PickledArrays::add_view(const ZipMember& storage, std::uint64_t offset, const Shape& shape,
-                             const Shape& strides, ForeignArray& array) {
+                             const Shape& strides, SliceForm form, ForeignArray& array) {
   if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) {
     return;  // Strides of an empty tensor may be any.
   }
@@ -279,7 +359,6 @@ void PickledArrays::add_view(const ZipMember& storage, std::uint64_t offset, con
     refuse(array.path, fmt::format("its elements reach beyond the {} bytes of its storage '{}'", storage.size,
                                    storage.name));
   }
-  SliceForm form;
   form.is_big_endian = archive_->is_big_endian && item > 1;
   if (!is_row_major(shape, strides)) {
     form.strides.emplace(strides.size(), 0);
@@ -289,7 +368,7 @@ void PickledArrays::add_view(const ZipMember& storage, std::uint64_t offset, con
     }
   }
   const FileRange range{0, storage.begin + offset * item, storage.begin + (*last + 1) * item};
-  const bool has_sum = archive_->directory.has_crc32 && range.end - range.begin == storage.size;
+  const bool has_sum = storage.has_sum() && range.end - range.begin == storage.size;
   add_slice(range, form, has_sum ? std::optional(storage.crc32) : std::nullopt, array);
 }
 
@@ -304,20 +383,24 @@ void PickledArrays::add_slice(FileRange range, const SliceForm& form, std::optio
   array.slices.push_back(std::move(slice));
 }
 
-std::string PickledArrays::describe_numpy(PickleNode dtype, PickleNode shape, PickleNode data,
-                                          bool is_fortran, ForeignArray& array) {
+std::string PickledArrays::describe_elements(PickleNode dtype, const std::optional<NumpyOrder>& order,
+                                             PickleNode data, ForeignArray& array) {
   const std::optional<NumpyDType> type = numpy_dtype(dtype);
   if (!type || !type->dtype) {
     return type ? fmt::format("an array of numpy of '{}'", type->name)
                 : "an array of numpy of a structured dtype";
   }
-  const std::optional<Shape> extents = shape_of(*pickle_, shape);
   const std::optional<Content> found = content(data);
-  if (!extents || !found || byte_count(*type->dtype, *extents) != found->bytes.size()) {
-    refuse(array.path, "an array of numpy has other than the bytes that its shape asks for");
+  if (!order || !is_order_of_axes(order->axes, order->extents.size()) || !found ||
+      byte_count(*type->dtype, order->extents) != found->bytes.size()) {
+    return "an array of numpy of other bytes than its shape asks for";
   }
+  const std::size_t rank = order->extents.size();
   array.dtype = *type->dtype;
-  array.shape = *extents;
+  array.shape = Shape(rank, 0);
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    array.shape[axis] = order->extents[order->axes[axis]];
+  }
   if (found->bytes.empty()) {
     return {};
   }
@@ -326,12 +409,16 @@ std::string PickledArrays::describe_numpy(PickleNode dtype, PickleNode shape, Pi
   if (found->is_latin1) {
     form.codecs.emplace_back(kLatin1Codec);
   }
-  if (is_fortran && extents->size() > 1) {
-    form.strides.emplace(extents->size(), 0);
+  if (!std::is_sorted(order->axes.begin(), order->axes.end())) {
+    Strides lying(rank, 0);  // Of the axes of memory.
     std::uint64_t stride = element_bytes(array.dtype);
-    for (std::size_t axis = 0; axis < extents->size(); ++axis) {
-      (*form.strides)[axis] = static_cast<std::int64_t>(stride);
-      stride *= array.shape[axis];
+    for (std::size_t axis = rank; axis-- > 0;) {
+      lying[axis] = static_cast<std::int64_t>(stride);
+      stride *= order->extents[axis];
+    }
+    form.strides.emplace(rank, 0);
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      (*form.strides)[axis] = lying[order->axes[axis]];
     }
   }
   const auto* const pickle = reinterpret_cast<const char*>(archive_->pickle.data());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
@@ -36,8 +37,10 @@ class PickledArrays {
                 DescriptionBudget& budget, std::string_view path)
       : pickle_(&pickle), archive_(&archive), catalogue_(&catalogue), budget_(&budget), path_(path) {}
 
-  /// Describes the array that `object` is, whose path is given. Says why not where no array can be that tensor; nothing
-  /// where it is neither a tensor nor an array of numpy.
+  /// Describes the array that `object` is, whose path is given. Says why not where no array can be that tensor, or it is
+  /// written in a form that is not read; nothing where it is neither a tensor nor an array of numpy.
+  ///
+  /// Errors: Errc::malformed_metadata where the archive lacks what a tensor says: it is not whole.
   [[nodiscard]] std::optional<std::string> describe(PickleNode object, ForeignArray& array);
 
   /// The bytes of a node: bytes, or a text that an encoding would make bytes of. Nothing for others.
@@ -56,15 +59,27 @@ class PickledArrays {
  private:
   using Nodes = Pickle::Nodes;
 
-  /// The items of a tuple of `least` to `most`.
-  [[nodiscard]] Nodes arguments(PickleNode tuple, std::size_t least, std::size_t most,
-                                const ForeignArray& array) const;
+  /// Says how the elements of an array of numpy lie: `extents` are those of memory, row-major, and `axes` says for each
+  /// axis of the array which one of memory it is.
+  struct NumpyOrder {
+    Shape extents;
+    Shape axes;
+  };
+
+  /// The items of a tuple of `least` to `most`, of which there is one at least; none for others.
+  [[nodiscard]] Nodes arguments(PickleNode tuple, std::size_t least, std::size_t most) const;
+  /// These and describe_numpy give an empty text, or why no array can be the object.
   [[nodiscard]] std::string describe_tensor(Nodes arguments, bool has_dtype, ForeignArray& array);
-  [[nodiscard]] std::string describe_numpy(PickleNode dtype, PickleNode shape, PickleNode data,
-                                           bool is_fortran, ForeignArray& array);
+  [[nodiscard]] std::string describe_elements(PickleNode dtype, const std::optional<NumpyOrder>& order,
+                                              PickleNode data, ForeignArray& array);
+  [[nodiscard]] std::optional<std::string> describe_numpy(PickleNode object, std::string_view function,
+                                                          ForeignArray& array);
+  [[nodiscard]] std::optional<NumpyOrder> order_of(PickleNode shape, bool is_fortran) const;
+  /// The codecs by which a tensor is conjugated or negated; nothing where its marks are not those of torch.
+  [[nodiscard]] std::optional<std::vector<std::string>> flips_of(Nodes arguments, std::size_t marks) const;
   [[nodiscard]] const ZipMember& storage_of(Nodes storage, DType dtype, const ForeignArray& array) const;
   void add_view(const ZipMember& storage, std::uint64_t offset, const Shape& shape, const Shape& strides,
-                ForeignArray& array);
+                SliceForm form, ForeignArray& array);
   void add_slice(FileRange range, const SliceForm& form, std::optional<std::uint32_t> crc32,
                  ForeignArray& array);
 

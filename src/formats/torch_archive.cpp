@@ -149,8 +149,7 @@ TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std
   check_version(read, archive, path);
   archive.is_big_endian = read_byte_order(read, archive, path);
   archive.pickle = read_member(read, *pickle);
-  if (archive.directory.has_crc32 && can_compute_crc32() &&
-      update_crc32(0, archive.pickle) != pickle->crc32) {
+  if (pickle->has_sum() && can_compute_crc32() && update_crc32(0, archive.pickle) != pickle->crc32) {
     throw Error(Errc::checksum_mismatch,
                 fmt::format("{}: member '{}' is not what was written", path, pickle->name));
   }

@@ -220,7 +220,6 @@ ZipDirectory parse_zip_directory(std::span<const std::byte> bytes, const ZipDire
       refuse_zip(path, "the archive's directory is damaged: an entry reaches beyond it");
     }
     directory.members.push_back(parse_entry(bytes.first(entry_bytes), name_bytes, extra_bytes, path));
-    directory.has_crc32 = directory.has_crc32 || directory.members.back().crc32 != 0;
     bytes = bytes.subspan(entry_bytes);
   }
   if (directory.members.size() != place.members) {

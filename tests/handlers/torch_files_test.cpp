@@ -337,6 +337,30 @@ TEST_F(TorchArchiveFile, HasMapsThatAreMadeOfPairs) {
   EXPECT_EQ(tree.at("od/b").as<std::int64_t>(), 5);
 }
 
+TEST_F(TorchArchiveFile, HasArraysOfNumpyWhoseAxesLieInAnyOrder) {
+  const Tree tree = open(data("torch_more/numpy5.pt"), {});
+
+  EXPECT_TRUE(tree.at("ok").is_array());
+  const Array array = tree.at("t").as<Array>();  // np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)
+  EXPECT_EQ(array.shape(), Shape({4, 2, 3}));
+  std::vector<double> wanted;
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 6; ++b) {
+      wanted.push_back(a + 4.0 * b);
+    }
+  }
+  EXPECT_EQ(bytes_of(array), std::string(reinterpret_cast<const char*>(wanted.data()), 8 * wanted.size()));
+}
+
+TEST_F(DistributedCheckpoint, HasTensorsThatAreConjugated) {
+  const Tree tree = open(data("torch_more/conj"), {});
+
+  EXPECT_TRUE(tree.at("ok").is_array());
+  const float wanted[] = {1.0F, -2.0F};
+  EXPECT_EQ(bytes_of(tree.at("c").as<Array>()),
+            std::string(reinterpret_cast<const char*>(wanted), sizeof wanted));
+}
+
 TEST_F(DistributedCheckpoint, ReadsOnlyWhatItsBoxesNeed) {
   // Chunks of other boxes are gone, with the files that they lie in.
   const auto folder = folder_ / "dcp";

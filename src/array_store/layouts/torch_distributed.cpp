@@ -102,11 +102,12 @@ struct Chunk {
   std::uint64_t wanted = 0;    ///< Elements.
   std::uint64_t elements = 0;  ///< That it has.
   bool is_encoded = false;
+  bool is_packed = false;                    ///< Decoded, packed elements would be refused in boxes.
   std::optional<ForeignCatalogue> contents;  ///< As far as its ends have told.
 
   [[nodiscard]] bool is_read_whole(std::uint64_t bytes) const {
     const bool is_wanted = wanted >= elements - elements / 8;
-    return is_encoded || (wanted > 0 && bytes <= (is_wanted ? kMostWholeBytes : kFewBytes));
+    return is_encoded || (wanted > 0 && !is_packed && bytes <= (is_wanted ? kMostWholeBytes : kFewBytes));
   }
 };
 
@@ -134,11 +135,12 @@ void visit_slices(ForeignCatalogue& part, Visit visit) {
 /// Finds the chunks that are to be looked into, and those that are read whole.
 std::map<ChunkPlace, Chunk> chunks_of(const StoredFiles& files, ForeignCatalogue& part) {
   std::map<ChunkPlace, Chunk> chunks;
-  visit_slices(part, [&](const ForeignArray& /*array*/, const ForeignSlice& slice) {
+  visit_slices(part, [&](const ForeignArray& array, const ForeignSlice& slice) {
     check_inside(files, part.files[slice.range.file], slice.range.end);
     Chunk& chunk = chunks[place_of(slice.range)];
     chunk.wanted += slice.wanted;
     chunk.elements = slice.elements;
+    chunk.is_packed = is_packed(array.dtype);
     chunk.is_encoded = !part.forms[slice.form].codecs.empty();
   });
   return chunks;

@@ -32,9 +32,13 @@ struct ZipMember {
   std::uint64_t limit = 0;   ///< Where the next header begins, or the directory.
   std::uint64_t begin = 0;   ///< First byte of its data; 0 until locate_zip_member.
   std::uint64_t size = 0;    ///< Bytes of its data, as they are stored.
-  std::uint32_t crc32 = 0;   ///< Means something where ZipDirectory::has_crc32.
+  std::uint32_t crc32 = 0;   ///< Means something where has_sum().
   std::uint16_t method = 0;  ///< 0: stored as it is.
   std::uint16_t flags = 0;
+
+  /// Returns whether the CRC-32 is one. torch writes 0 where it is told to write none, and for storages that
+  /// `torch.serialization.skip_data` leaves room for. Nothing has the sum 0, too.
+  [[nodiscard]] bool has_sum() const noexcept { return crc32 != 0 || size == 0; }
 };
 
 /// The directory at the end of an archive.
@@ -42,8 +46,6 @@ struct ZipMember {
 /// Invariant: members are sorted by name, names are unique, and no two members share a byte.
 struct ZipDirectory {
   std::vector<ZipMember> members;
-  /// False where all sums are 0: torch writes none when it is told so.
-  bool has_crc32 = false;
 
   [[nodiscard]] const ZipMember* find(std::string_view name) const noexcept;
 };

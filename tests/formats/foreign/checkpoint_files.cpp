@@ -21,8 +21,12 @@ namespace {
 
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 22;
 
+/// Undoes the form of numbers of `swapped` bytes, of which a complex element has two.
 std::string decoded(std::string bytes, const SliceForm& form, std::size_t swapped) {
-  if (!form.codecs.empty()) {
+  const auto has = [&](std::string_view codec) {
+    return std::find(form.codecs.begin(), form.codecs.end(), codec) != form.codecs.end();
+  };
+  if (has(kLatin1Codec)) {
     std::string plain;
     for (std::size_t at = 0; at < bytes.size(); ++at) {
       const auto lead = static_cast<unsigned char>(bytes[at]);
@@ -35,6 +39,12 @@ std::string decoded(std::string bytes, const SliceForm& form, std::size_t swappe
       std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                    bytes.begin() + static_cast<std::ptrdiff_t>(at + swapped));
     }
+  }
+  for (std::size_t at = 0; at + swapped <= bytes.size(); at += swapped) {
+    char& highest = bytes[at + swapped - 1];
+    const bool is_imaginary = at / swapped % 2 == 1;
+    highest = static_cast<char>(highest ^ (has(kNegateCodec) ? 0x80 : 0) ^
+                                (has(kConjugateCodec) && is_imaginary ? 0x80 : 0));
   }
   return bytes;
 }
@@ -221,7 +231,8 @@ std::string make_archive(const std::vector<ArchiveMember>& members, std::string_
   std::string out;
   std::string directory;
   for (const ArchiveMember& member : members) {
-    const std::uint32_t sum = can_compute_crc32() ? update_crc32(0, as_bytes(member.data)) : 0;
+    const std::uint32_t sum =
+        can_compute_crc32() && member.has_sum ? update_crc32(0, as_bytes(member.data)) : 0;
     const std::uint64_t header = out.size() + static_cast<std::uint64_t>(member.header_shift);
     const std::string& local = member.local_name.empty() ? member.name : member.local_name;
     out += "PK\x03\x04";

@@ -68,6 +68,7 @@ struct ArchiveMember {
   std::string local_name;  ///< Where it is another.
   std::int64_t header_shift = 0;
   bool is_wide = false;  ///< Its numbers stand in a field of 64 bits.
+  bool has_sum = true;   ///< Otherwise its CRC-32 is written as 0, as torch does it for what it skips.
 };
 [[nodiscard]] std::string make_archive(const std::vector<ArchiveMember>& members,
                                        std::string_view comment = {});

@@ -40,12 +40,11 @@ struct DamageCounts {
 /// Returns whether every sum of an archive is that of its member, as far as anybody can tell.
 bool has_right_sums(const std::string& bytes) {
   const TorchArchive archive = open_torch_archive(reader_of(bytes), bytes.size(), "f");
-  return archive.directory.has_crc32 &&
-         std::all_of(archive.directory.members.begin(), archive.directory.members.end(),
-                     [&](const ZipMember& member) {
-                       return update_crc32(0, as_bytes(std::string_view(bytes).substr(
-                                                  member.begin, member.size))) == member.crc32;
-                     });
+  return std::all_of(
+      archive.directory.members.begin(), archive.directory.members.end(), [&](const ZipMember& member) {
+        const std::string_view data = std::string_view(bytes).substr(member.begin, member.size);
+        return member.has_sum() && update_crc32(0, as_bytes(data)) == member.crc32;
+      });
 }
 
 std::optional<Lines> read_lines_of(const std::string& bytes) {

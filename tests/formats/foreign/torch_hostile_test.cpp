@@ -17,6 +17,7 @@
 namespace cairn::formats {
 namespace {
 
+using ::testing::AllOf;
 using testing::Fails;
 using ::testing::HasSubstr;
 
@@ -41,6 +42,16 @@ void expect_refused(const TensorPickle& tensor, const char* why) {
   expect_refused(tensor.text() + ".", why);
 }
 
+void expect_left_out(const std::string& pickle, const char* why) {
+  const Files files{{"f", make_torch_archive(pickle, kStorage)}};
+  EXPECT_THAT(shown(read_archive(files.at("f")), files).at(""),
+              AllOf(::testing::StartsWith("left out: "), HasSubstr(why)));
+}
+
+void expect_left_out(const TensorPickle& tensor, const char* why) {
+  expect_left_out(tensor.text() + ".", why);
+}
+
 std::string numbers(std::uint64_t first, std::uint64_t second) {
   return pickled_tuple(pickled(first) + pickled(second));
 }
@@ -60,29 +71,29 @@ TEST(TorchHostile, RefusesTensorsBeyondTheirStorage) {
   tensor.offset = pickled(kMost);
   expect_refused(tensor, "reach beyond");
   tensor.offset = pickled(std::uint64_t{1} << 63);
-  expect_refused(tensor, "numbers from 0 up");
+  expect_left_out(tensor, "numbers from 0 up");
   tensor = good_tensor();
   tensor.strides = numbers(kMost, kMost);
   expect_refused(tensor, "reach beyond");
   tensor.strides = numbers(4, 1);
   expect_refused(tensor, "reach beyond");
   tensor.shape = numbers(kMost, kMost);
-  expect_refused(tensor, "whole number of bytes below 2^63");
+  expect_left_out(tensor, "whole number of bytes below 2^63");
   tensor.shape = numbers(std::uint64_t{1} << 63, 1);
-  expect_refused(tensor, "numbers from 0 up");
+  expect_left_out(tensor, "numbers from 0 up");
 }
 
-TEST(TorchHostile, RefusesNegativeStridesAndShapes) {
+TEST(TorchHostile, LeavesOutNegativeStridesAndShapes) {
   const std::string minus_one = "J\xff\xff\xff\xff";
   TensorPickle tensor = good_tensor();
   tensor.strides = pickled_tuple(pickled(3) + minus_one);
-  expect_refused(tensor, "numbers from 0 up");
+  expect_left_out(tensor, "numbers from 0 up");
   tensor = good_tensor();
   tensor.shape = pickled_tuple(minus_one + pickled(3));
-  expect_refused(tensor, "numbers from 0 up");
+  expect_left_out(tensor, "numbers from 0 up");
   tensor = good_tensor();
   tensor.shape = pickled_tuple(pickled(6));
-  expect_refused(tensor, "differ in rank");
+  expect_left_out(tensor, "differ in rank");
 }
 
 TEST(TorchHostile, RefusesStoragesThatLie) {
@@ -98,11 +109,38 @@ TEST(TorchHostile, RefusesStoragesThatLie) {
   expect_refused(tensor, "is missing");
 }
 
-TEST(TorchHostile, RefusesOtherArguments) {
-  expect_refused("ctorch._utils\n_rebuild_tensor_v2\n)R.", "other arguments");
-  expect_refused("ctorch._utils\n_rebuild_tensor_v2\n(NNNNtR.", "no storage");
-  expect_refused("ctorch._utils\n_rebuild_parameter\n(NNNtR.", "other than a tensor");
-  expect_refused("cnumpy.core.multiarray\n_reconstruct\n)R.", "other arguments");
+TEST(TorchHostile, LeavesOutOtherArguments) {
+  expect_left_out("ctorch._utils\n_rebuild_tensor_v2\n)R.", "other arguments");
+  expect_left_out("ctorch._utils\n_rebuild_tensor_v2\n(NNNNtR.", "without a storage");
+  expect_left_out("ctorch._utils\n_rebuild_tensor_v2\n(NQNNNtR.", "other arguments");
+  expect_left_out("ctorch._utils\n_rebuild_parameter\n)R.", "other than a tensor");
+  expect_left_out("ctorch._utils\n_rebuild_parameter\n(NNNtR.", "other than a tensor");
+  expect_left_out("cnumpy.core.multiarray\n_reconstruct\n)R.", "other arguments");
+  expect_left_out("cnumpy._core.numeric\n_frombuffer\n(NNNNNNtR.", "other arguments");
+}
+
+/// A pickle of protocol 5 of an array of numpy: six numbers of u1, whose memory has the extents [2, 3].
+std::string numpy_by_axes(const std::string& order, const std::string& axes) {
+  const auto text = [](std::string_view value) { return pickled(value); };
+  const std::string dtype = "cnumpy\ndtype\n(" + text("u1") + "\x89\x88tR(K\3" + text("|") + "NNNNNtb";
+  return "cnumpy._core.numeric\n_frombuffer\n(C\6abcdef" + dtype + numbers(2, 3) + text(order) + axes + "tR.";
+}
+
+TEST(TorchHostile, ReadsArraysOfNumpyWhoseAxesLieInAnyOrder) {
+  const auto line = [](const std::string& pickle) {
+    const Files files{{"f", make_torch_archive(pickle)}};
+    return shown(read_archive(files.at("f")), files).at("");
+  };
+
+  EXPECT_EQ(line(numpy_by_axes("C", "")), "U8 [2, 3] " + sha256("abcdef"));
+  EXPECT_EQ(line(numpy_by_axes("C", "N")), "U8 [2, 3] " + sha256("abcdef"));
+  EXPECT_EQ(line(numpy_by_axes("F", "")), "U8 [2, 3] " + sha256("acebdf"));
+  EXPECT_EQ(line(numpy_by_axes("K", numbers(1, 0))), "U8 [3, 2] " + sha256("adbecf"));
+  for (const std::string& axes :
+       {numbers(1, 1), numbers(0, 2), pickled_tuple(pickled(0)), std::string("N")}) {
+    EXPECT_THAT(line(numpy_by_axes("K", axes)), HasSubstr("other bytes than its shape asks for"));
+  }
+  EXPECT_THAT(line(numpy_by_axes("K", "")), HasSubstr("other arguments"));
 }
 
 TEST(TorchHostile, TakesViewsThatShareElements) {
