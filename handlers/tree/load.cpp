@@ -151,13 +151,16 @@ std::optional<Tree> ObjectReader::read(const formats::Index& of, const detail::S
   const std::string_view path = one.entry.name;
   const array_store::StoredObject object(*layout, of, one.entry, array.view().bytes());
   const std::span<const formats::LeftOut> lacks = left_out_of(object);
-  const bool is_lost =
+  const bool is_left_out =
       std::any_of(lacks.begin(), lacks.end(), [](const auto& each) { return each.path.empty(); });
+  // A module that is left out has tensors. The one element of a list left a null in its place.
+  const formats::Index& index = object.index();
+  const bool has_parts = index.size() > 1 || (index.size() == 1 && !index.entry(0).name.empty());
   TreeLoadOptions strict;
-  strict.leave_out = options->leave_out && !(is_lost && one.is_named);
-  detail::check_left_out(object.index(), path, strict);
+  strict.leave_out = options->leave_out;
+  detail::check_left_out(index, path, strict, is_left_out && one.is_named);
   tell(object, path);
-  return is_lost ? std::nullopt : std::optional(read_all(object));
+  return is_left_out && !has_parts ? std::nullopt : std::optional(read_all(object));
 }
 
 Tree ObjectReader::read(const array_store::StoredObject& object, std::string_view path) const {

@@ -110,12 +110,12 @@ class Stands {
 };
 
 [[noreturn]] void refuse_left_out(const Index& index, std::string_view path, std::string_view why,
-                                  std::size_t count) {
+                                  std::size_t count, bool is_named) {
   const std::string more = count > 1 ? fmt::format(", and so has {} more", count - 1) : "";
   throw Error(Errc::structure_mismatch,
-              fmt::format("{}: {}: {} has no place in a tree{}; ask for what is wanted by its name, or set "
-                          "TreeLoadOptions::leave_out",
-                          index.path(), shown(path), why, more));
+              fmt::format("{}: {}: {} has no place in a tree{}; {}", index.path(), shown(path), why, more,
+                          is_named ? "it cannot be loaded: ask for others, and not for it by its name"
+                                   : "set TreeLoadOptions::leave_out, or ask for others by their names"));
 }
 
 /// Throws unless some stored leaf is none that differences leave out.
@@ -207,7 +207,7 @@ class Selector {
                            [](const WantedLeaf& a, std::string_view path) { return a.path < path; });
       const bool is_named = leaf != wanted_.end() && leaf->path == one.path && !leaf->node->is_placeholder();
       if (is_named || (as_saved_.hold(one.path) && !options_.leave_out)) {
-        refuse_left_out(index_, one.path, one.why, 1);
+        refuse_left_out(index_, one.path, one.why, 1, is_named);
       }
     }
   }
@@ -419,15 +419,16 @@ std::vector<std::string> wanted_paths(const AbstractTree& wanted) {
   return paths;
 }
 
-void check_left_out(const Index& index, std::string_view path, const TreeLoadOptions& options) {
-  if (index.foreign() == nullptr || index.foreign()->left_out.empty() || options.leave_out ||
-      options.partial) {
+void check_left_out(const Index& index, std::string_view path, const TreeLoadOptions& options,
+                    bool is_named) {
+  const bool may_lack = !is_named && (options.leave_out || options.partial);
+  if (index.foreign() == nullptr || index.foreign()->left_out.empty() || may_lack) {
     return;
   }
   const std::vector<formats::LeftOut>& left_out = index.foreign()->left_out;
   const std::string& first = left_out.front().path;
   refuse_left_out(index, fmt::format("{}{}{}", path, path.empty() || first.empty() ? "" : "/", first),
-                  left_out.front().why, left_out.size());
+                  left_out.front().why, left_out.size(), is_named);
 }
 
 Selection select_all(const Index& index, const TreeLoadOptions& options) {

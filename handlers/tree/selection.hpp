@@ -48,10 +48,12 @@ struct Selection {
 ///         left out.
 [[nodiscard]] Selection select_all(const formats::Index& index, const TreeLoadOptions& options);
 
-/// Refuses what has no place in a tree, naming the first of it, unless it may be left out. Paths are below `path`.
+/// Refuses what has no place in a tree, naming the first of it, unless it may be left out: what was asked for by its
+/// name may not. Paths are below `path`.
 ///
 /// Errors: Errc::structure_mismatch.
-void check_left_out(const formats::Index& index, std::string_view path, const TreeLoadOptions& options);
+void check_left_out(const formats::Index& index, std::string_view path, const TreeLoadOptions& options,
+                    bool is_named = false);
 
 /// The entries that `wanted` asks for. `wanted` is materialised, and the result refers to it. An array with several
 /// names is asked for by any of them.

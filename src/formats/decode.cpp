@@ -29,8 +29,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr std::array kKnownCodecs = {kLatin1Codec, kTorchArchiveCodec, kZstdCodec, kConjugateCodec,
-                                     kNegateCodec};
+constexpr std::array kKnownCodecs = {kLatin1Codec,    kTorchArchiveCodec, kZstdCodec,
+                                     kConjugateCodec, kNegateCodec,       kShardCodec};
 
 /// So much may stand around the elements of a slice: an archive's directory, say.
 constexpr std::uint64_t kMostAround = std::uint64_t{1} << 20;
@@ -153,7 +153,7 @@ Bytes decode(Bytes bytes, const EncodedSlice& slice, std::vector<std::byte>& mem
       memory = std::vector<std::byte>(bytes.begin(), bytes.end());
       flip_signs(memory, slice.dtype, slice.form.is_big_endian, codec);
       bytes = memory;
-    } else {
+    } else if (codec != kShardCodec) {
       memory = decode_latin1(bytes, slice);
       bytes = memory;
     }

@@ -59,7 +59,7 @@ constexpr std::array<Leaf, 256> kLeaves = [] {
   return leaves;
 }();
 
-/// Text forms of before protocol 1, extensions, and buffers that are not in the file.
+/// Forms of protocols 0 and 1, extensions, and buffers that are not in the file.
 struct UnreadOpcode {
   std::uint8_t opcode;
   std::string_view name;
@@ -86,6 +86,40 @@ std::string_view shortened(std::string_view bytes) noexcept {
     bytes.remove_suffix(1);
   }
   return bytes;
+}
+
+/// The decimal digits of a little-endian number in two's complement.
+std::string decimal_digits(std::string_view bytes) {
+  const bool is_negative = !bytes.empty() && has_sign(bytes.back());
+  std::vector<std::uint32_t> words((bytes.size() + 3) / 4, is_negative ? ~std::uint32_t{0} : 0);
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  std::uint64_t carry = 1;
+  for (std::size_t i = 0; is_negative && i < words.size(); ++i) {  // The absolute value.
+    carry += ~words[i];
+    words[i] = static_cast<std::uint32_t>(carry);
+    carry >>= 32;
+  }
+  constexpr std::uint64_t kBillion = 1'000'000'000;
+  constexpr int kItsDigits = 9;
+  std::string digits;  // The last comes first.
+  while (!words.empty()) {
+    std::uint64_t rest = 0;
+    for (auto word = words.rbegin(); word != words.rend(); ++word) {
+      rest = rest << 32 | *word;
+      *word = static_cast<std::uint32_t>(rest / kBillion);
+      rest %= kBillion;
+    }
+    while (!words.empty() && words.back() == 0) {
+      words.pop_back();
+    }
+    for (int i = 0; i < kItsDigits && (rest != 0 || !words.empty()); ++i) {
+      digits.push_back(static_cast<char>('0' + rest % 10));
+      rest /= 10;
+    }
+  }
+  digits.append(is_negative ? "-" : digits.empty() ? "0" : "");
+  std::reverse(digits.begin(), digits.end());
+  return digits;
 }
 
 std::uint64_t little_endian(std::string_view bytes) noexcept {
@@ -136,7 +170,12 @@ class PickleReader {
   [[noreturn]] void refuse_opcode(std::uint8_t opcode) const {
     for (const UnreadOpcode& unread : kUnread) {
       if (unread.opcode == opcode) {
-        refuse(fmt::format("the opcode {} is not read", unread.name));
+        const bool is_old = opcode < 0x80;  // Opcodes of later protocols have the highest bit.
+        refuse(fmt::format(
+            "the opcode {} is not read{}", unread.name,
+            is_old ? ", nor are the protocols 0 and 1 that have it: write it again in Python with "
+                     "protocol 2 or later (pickle_protocol of torch.save)"
+                   : ""));
       }
     }
     refuse(fmt::format("{:#04x} is not an opcode", opcode));
@@ -480,6 +519,19 @@ std::uint64_t Pickle::integer(PickleNode node) const noexcept {
   bytes = bytes.substr(0, sizeof value);
   std::memcpy(&value, bytes.data(), bytes.size());
   return value;
+}
+
+std::optional<std::string> Pickle::decimal(PickleNode node) const {
+  switch (kind(node)) {
+    case PickleKind::integer:
+      return fmt::to_string(static_cast<std::int64_t>(integer(node)));
+    case PickleKind::unsigned_integer:
+      return fmt::to_string(integer(node));
+    case PickleKind::huge_integer:
+      return text(node).size() > kMostNumberBytes ? std::nullopt : std::optional(decimal_digits(text(node)));
+    default:
+      return std::nullopt;
+  }
 }
 
 double Pickle::real(PickleNode node) const noexcept {

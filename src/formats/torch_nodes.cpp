@@ -4,14 +4,15 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "cairn/base/error.hpp"
-
+#include "array/internal/cast.hpp"
 #include "base/internal/utf8.hpp"
 #include "formats/internal/description_budget.hpp"
 #include "formats/internal/index.hpp"
@@ -22,8 +23,15 @@
 namespace cairn::formats {
 namespace {
 
-/// Deeper trees are refused; the trees of checkpoints are no deeper.
+/// What lies deeper is left out; the trees of checkpoints are no deeper.
 constexpr std::size_t kMaxPickledDepth = 1000;
+
+/// In the states of torch's modules: maps of what they have learnt, and of the modules in them.
+constexpr std::string_view kModuleMembers[] = {"_parameters", "_buffers", "_modules"};
+constexpr std::size_t kMostModuleMembers = 256;
+
+/// An attribute of the maps that torch's modules make of their states: versions of them, which no tensor needs.
+constexpr std::string_view kVersions = "_metadata";
 
 /// Classes without a place, for which there are better words than their names.
 constexpr std::pair<std::string_view, std::string_view> kNoPlace[] = {
@@ -61,6 +69,7 @@ class NodeWalk {
         frame.index += 2;
         visit_entry(name, value);
       } else if (frame.is_map || !frame.items.next(node)) {
+        open_.erase(frame.node);
         frames_.pop_back();
       } else {
         append_key(path_, fmt::to_string(frame.index++));
@@ -76,9 +85,11 @@ class NodeWalk {
   struct Frame {
     Pickle::Items items;              ///< Of a list.
     std::vector<PickleNode> entries;  ///< Of a map: names and values in turn.
+    PickleNode node{};
     std::size_t path_bytes = 0;
     bool is_map = false;
-    std::uint64_t index = 0;  ///< Of the next item, or entry.
+    bool is_in_module = false;  ///< Of a module that is left out.
+    std::uint64_t index = 0;    ///< Of the next item, or entry.
   };
 
   [[nodiscard]] bool is(PickleKind kind, PickleNode node) const { return pickle_->kind(node) == kind; }
@@ -109,10 +120,7 @@ class NodeWalk {
     if (is(PickleKind::text, node) && is_valid_utf8(pickle_->text(node))) {
       return std::string(pickle_->text(node));
     }
-    if (is(PickleKind::integer, node)) {
-      return fmt::to_string(static_cast<std::int64_t>(pickle_->integer(node)));
-    }
-    return std::nullopt;
+    return pickle_->decimal(node);
   }
 
   void visit_entry(PickleNode name, PickleNode value) {
@@ -125,6 +133,10 @@ class NodeWalk {
   }
 
   bool visit(PickleNode node) {
+    if (open_.contains(node)) {
+      return leave_out("a container that holds itself");
+    }
+    visited_ = node;
     switch (pickle_->kind(node)) {
       case PickleKind::none:
         return add_value(std::monostate());
@@ -165,18 +177,26 @@ class NodeWalk {
     return is_constant ? add_text(name) : leave_out(fmt::format("the class or function '{}'", name));
   }
 
-  bool open_frame(Pickle::Items items, bool is_map) {
-    if (frames_.size() == kMaxPickledDepth) {
-      arrays_.refuse(std::string_view(path_).substr(0, 60),
-                     fmt::format("the tree is deeper than {} levels", kMaxPickledDepth));
-    }
-    frames_.push_back({std::move(items), {}, path_.size(), is_map, 0});
+  /// Opens the container that is visited.
+  bool open_frame(Pickle::Items items, std::vector<PickleNode> entries, bool is_map, bool is_module = false) {
+    const bool is_in_module = is_module || (!frames_.empty() && frames_.back().is_in_module);
+    open_.insert(visited_);
+    frames_.push_back(
+        {std::move(items), std::move(entries), visited_, path_.size(), is_map, is_in_module, 0});
     return true;
   }
 
+  [[nodiscard]] bool is_too_deep() const { return frames_.size() == kMaxPickledDepth; }
+  bool leave_out_depths() {
+    return leave_out(fmt::format("what is deeper than {} levels", kMaxPickledDepth));
+  }
+
   bool open_list(PickleNode node) {
+    if (is_too_deep()) {
+      return leave_out_depths();
+    }
     add_value(ListSize{pickle_->size(node)});
-    return open_frame(pickle_->items(node), false);
+    return open_frame(pickle_->items(node), {}, false);
   }
 
   /// The names and values of a map in turn. Adds those of a map, of an object's items, or of a list of pairs; false
@@ -211,9 +231,12 @@ class NodeWalk {
   }
 
   /// Of two equal keys the last one has the value, as in Python; keys that only become equal are two.
-  bool open_entries(std::vector<PickleNode> entries) {
+  bool open_entries(std::vector<PickleNode> entries, bool is_module = false) {
     if (entries.empty()) {
       return add_value(EmptyMap());
+    }
+    if (is_too_deep()) {
+      return leave_out_depths();
     }
     std::vector<std::string> keys;
     std::vector<std::size_t> places;  // Of the keys among the entries.
@@ -248,9 +271,7 @@ class NodeWalk {
       entries.resize(kept);
     }
     budget_.take(path_.size());
-    open_frame({}, true);
-    frames_.back().entries = std::move(entries);
-    return true;
+    return open_frame({}, std::move(entries), true, is_module);
   }
 
   bool visit_object(PickleNode node) {
@@ -265,7 +286,7 @@ class NodeWalk {
       return true;
     }
     const std::string name = pickle_->class_name(node);
-    return visit_known(node, name) || leave_out(why_not(name));
+    return visit_known(node, name) || visit_module(node, name) || leave_out(why_not(name));
   }
 
   static std::string why_not(std::string_view name) {
@@ -283,7 +304,7 @@ class NodeWalk {
     using Visit = bool (NodeWalk::*)(PickleNode, Nodes);
     static constexpr std::pair<std::string_view, Visit> kKnown[] = {
         {"collections.OrderedDict", &NodeWalk::visit_items},
-        {"collections.defaultdict", &NodeWalk::visit_default_items},
+        {"collections.defaultdict", &NodeWalk::visit_items},
         {"collections.Counter", &NodeWalk::visit_counter},
         {"builtins.set", &NodeWalk::visit_list},
         {"builtins.frozenset", &NodeWalk::visit_list},
@@ -312,24 +333,96 @@ class NodeWalk {
     return false;
   }
 
-  bool visit_items(PickleNode node, Nodes made_of) { return visit_made_of(node, made_of, 0); }
-
-  /// A defaultdict is made of what makes its values, too.
-  bool visit_default_items(PickleNode node, Nodes made_of) { return visit_made_of(node, made_of, 1); }
-
-  /// A map that is made of other maps or pairs behind so many arguments, and then gets items. Arguments that have names
-  /// are not known.
-  bool visit_made_of(PickleNode node, Nodes made_of, std::size_t others) {
+  /// A map that is made of another one, or of pairs, and then gets items; so may the other one be. Arguments that have
+  /// names are not known.
+  bool visit_items(PickleNode node, Nodes) {
+    std::vector<PickleNode> layers{node};
+    while (is(PickleKind::object, layers.back())) {
+      const std::string name = pickle_->class_name(layers.back());
+      const PickleNode arguments = pickle_->arguments(layers.back());
+      const std::size_t others =
+          name == "collections.defaultdict" ? 1 : 0;  // It is made of what makes values, too.
+      const Nodes made_of = pickle_->tuple(arguments);
+      if ((others == 0 && name != "collections.OrderedDict") || arguments == kNoneNode ||
+          made_of.size() > others + 1) {
+        return false;
+      }
+      if (made_of.size() <= others) {
+        break;
+      }
+      budget_.take(sizeof node);
+      layers.push_back(made_of.back());
+    }
     std::vector<PickleNode> entries;
-    const bool is_known = pickle_->arguments(node) != kNoneNode && made_of.size() <= others + 1;
-    const bool is_plain = made_of.size() <= others || !is(PickleKind::object, made_of.back());
-    return is_known && is_plain && (made_of.size() <= others || add_entries(made_of.back(), entries)) &&
-           add_entries(node, entries) && open_entries(std::move(entries));
+    const bool are_maps = std::all_of(layers.rbegin(), layers.rend(),
+                                      [&](PickleNode layer) { return add_entries(layer, entries); });
+    if (!are_maps) {
+      return false;
+    }
+    tell_attributes(node);
+    return open_entries(std::move(entries));
   }
 
   bool visit_counter(PickleNode node, Nodes made_of) {
-    return pickle_->size(node) == 0 && made_of.size() == 1 && is(PickleKind::map, made_of[0]) &&
-           open_map(made_of[0]);
+    if (pickle_->size(node) != 0 || made_of.size() != 1 || !is(PickleKind::map, made_of[0])) {
+      return false;
+    }
+    tell_attributes(node);
+    return open_map(made_of[0]);
+  }
+
+  /// Tells which attributes an object has that becomes a map of its items.
+  void tell_attributes(PickleNode object) {
+    const PickleNode state = pickle_->state(object);
+    const auto tell = [&](const std::string& attribute) {
+      std::string path = path_;
+      append_key(path, "." + attribute);
+      std::string why = fmt::format("the attribute '{}' of a '{}'", attribute, pickle_->class_name(object));
+      budget_.take(path.size() + why.size());
+      catalogue_.left_out.push_back({std::move(path), std::move(why)});
+    };
+    if (!is(PickleKind::map, state)) {
+      return state == kNoneNode ? void() : tell("__dict__");
+    }
+    budget_.take(pickle_->size(state));
+    PickleNode name{};
+    PickleNode value{};
+    for (Pickle::Items items = pickle_->items(state); items.next(name) && items.next(value);) {
+      const std::string attribute = key_of(name).value_or("__dict__");
+      if (attribute != kVersions) {
+        tell(attribute);
+      }
+    }
+  }
+
+  /// Leaves out a module of torch, and offers what it has learnt below its path. False where it is not one.
+  bool visit_module(PickleNode node, std::string_view name) {
+    const PickleNode state = pickle_->state(node);
+    if (!is(PickleKind::map, state) || pickle_->size(state) > 2 * kMostModuleMembers) {
+      return false;
+    }
+    budget_.take(pickle_->size(state));  // It may be shared.
+    std::vector<PickleNode> entries;
+    PickleNode key{};
+    PickleNode value{};
+    for (Pickle::Items items = pickle_->items(state); items.next(key) && items.next(value);) {
+      const bool is_member =
+          is(PickleKind::text, key) && std::find(std::begin(kModuleMembers), std::end(kModuleMembers),
+                                                 pickle_->text(key)) != std::end(kModuleMembers);
+      if (is_member) {
+        entries.insert(entries.end(), {key, value});
+      }
+    }
+    if (entries.size() < 2 * std::size(kModuleMembers)) {
+      return false;
+    }
+    if (frames_.empty() || !frames_.back().is_in_module) {
+      std::string why =
+          fmt::format("this is a whole module: save model.state_dict(); an object of the class '{}'", name);
+      budget_.take(path_.size() + why.size());
+      catalogue_.left_out.push_back({path_, std::move(why)});
+    }
+    return open_entries(std::move(entries), true);
   }
 
   bool visit_list(PickleNode, Nodes made_of) {
@@ -338,7 +431,8 @@ class NodeWalk {
   }
 
   bool visit_attributes(PickleNode node, Nodes) {
-    return is(PickleKind::map, pickle_->state(node)) && open_map(pickle_->state(node));
+    const PickleNode state = pickle_->state(node);
+    return state == kNoneNode ? add_value(EmptyMap()) : is(PickleKind::map, state) && open_map(state);
   }
 
   bool visit_stream(PickleNode node, Nodes) {
@@ -429,19 +523,14 @@ class NodeWalk {
     if (type->is_big_endian) {
       std::reverse(bytes.begin(), bytes.end());
     }
-    const auto as = [&]<class T>(T value) {
-      std::memcpy(&value, bytes.data(), sizeof value);
-      return value;
-    };
-    switch (*type->dtype) {
-      case DType::boolean:
-        return add_value(bytes[0] != 0);
-      case DType::float32:
-        return add_value(static_cast<double>(as(float{})));
-      case DType::float64:
-        return add_value(as(double{}));
-      default:
-        break;
+    if (*type->dtype == DType::boolean) {
+      return add_value(bytes[0] != 0);
+    }
+    if (is_floating(*type->dtype)) {
+      double number = 0;
+      cast(std::as_bytes(std::span(bytes)), *type->dtype, std::as_writable_bytes(std::span(&number, 1)),
+           DType::float64);
+      return add_value(number);
     }
     if (!is_integer(*type->dtype)) {
       return false;
@@ -449,7 +538,8 @@ class NodeWalk {
     const bool is_signed = type->name.find('i') != std::string::npos;
     const bool is_negative = is_signed && (static_cast<unsigned char>(bytes.back()) & 0x80u) != 0;
     bytes.resize(sizeof(std::uint64_t), is_negative ? '\xff' : '\0');
-    const std::uint64_t number = as(std::uint64_t{});
+    std::uint64_t number = 0;
+    std::memcpy(&number, bytes.data(), sizeof number);
     return !is_signed && number > static_cast<std::uint64_t>(INT64_MAX)
                ? add_value(number)
                : add_value(static_cast<std::int64_t>(number));
@@ -460,6 +550,8 @@ class NodeWalk {
   ForeignCatalogue catalogue_;
   PickledArrays arrays_;
   std::vector<Frame> frames_;
+  std::set<PickleNode> open_;  ///< The containers of the frames.
+  PickleNode visited_{};
   std::string path_;  ///< Of the node that is visited.
 };
 

@@ -326,9 +326,50 @@ TEST_F(DistributedCheckpoint, NamesObjectsThatHaveNoPlace) {
       << "asked for by its name";
 }
 
+TEST_F(DistributedCheckpoint, SaysWhatToDoAboutWhatHasNoPlace) {
+  const auto error_of = [&](const std::filesystem::path& path, std::string_view name, bool may_leave_out) {
+    AbstractTree wanted;
+    wanted[std::string(name)] = as_saved;
+    TreeLoadOptions options;
+    options.partial = true;
+    options.leave_out = may_leave_out;
+    std::string text;
+    try {
+      load_from<Tree>(path, {"state", wanted}, options);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    return text;
+  };
+  for (const bool may_leave_out : {false, true}) {
+    for (const std::string& text : {error_of(data("torch_more/odd_objects"), "huge", may_leave_out),
+                                    error_of(data("torch_more/odd.pt"), "huge", may_leave_out)}) {
+      EXPECT_THAT(text, AllOf(HasSubstr("'huge'"), HasSubstr("not for it by its name"),
+                              ::testing::Not(HasSubstr("leave_out"))));
+    }
+  }
+}
+
 TEST_F(DistributedCheckpoint, HasListsOfOneUnderNamesLikeThoseOfShards) {
   const Tree tree = open(data("torch_more/odd_objects"));
   EXPECT_EQ(tree.as_map().at("x/shard_0").at("0").as<std::int64_t>(), 42);
+
+  // Nobody says that this one is of Megatron-Core.
+  const auto folder = folder_ / "others";
+  std::filesystem::copy(data("megatron/tp2_pp2"), folder);
+  std::filesystem::remove(folder / "metadata.json");
+  EXPECT_TRUE(open(folder).as_map().at("common_state/shard_0_1").is_list());
+  write_text(folder / "metadata.json", "[7]");
+  EXPECT_TRUE(open(folder).as_map().at("common_state/shard_0_1").is_list());
+}
+
+TEST_F(DistributedCheckpoint, HasTensorsOfFloat4) {
+  const Tree tree = open(data("torch_more/odd_dtypes"));
+
+  const Array array = tree.at("float4_e2m1fn_x2").as<Array>();
+  EXPECT_EQ(array.dtype(), DType::float4);
+  EXPECT_EQ(array.shape(), Shape({16}));
+  EXPECT_EQ(tree.find("complex32"), nullptr);
 }
 
 TEST_F(TorchArchiveFile, HasMapsThatAreMadeOfPairs) {

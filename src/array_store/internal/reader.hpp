@@ -131,7 +131,8 @@ class StoredObject {
   [[nodiscard]] std::vector<Array> read(std::span<const WantedArray> wanted) const;
 
  private:
-  void describe(const FileLayout& layout, const std::string& source, std::string_view path);
+  /// Of a shard the one element of a list is the object.
+  void describe(const FileLayout& layout, const std::string& source, std::string_view path, bool is_shard);
 
   std::vector<std::byte> decoded_;
   std::span<const std::byte> bytes_;

@@ -103,6 +103,28 @@ formats::ForeignCatalogue part_of(const formats::Index& index, std::span<const W
   return part;
 }
 
+/// Makes the one element of a list the whole, where there is such a list.
+void unwrap(formats::ForeignCatalogue& catalogue) {
+  const auto is_list_of_one = [](const formats::ForeignValue& value) {
+    const auto* list = std::get_if<formats::ListSize>(&value.value);
+    return value.path.empty() && list != nullptr && list->size == 1;
+  };
+  if (std::none_of(catalogue.values.begin(), catalogue.values.end(), is_list_of_one)) {
+    return;
+  }
+  const auto inner = [](std::string& path) { path.erase(0, path.size() > 1 ? 2 : 1); };
+  std::erase_if(catalogue.values, [](const formats::ForeignValue& value) { return value.path.empty(); });
+  for (formats::ForeignValue& value : catalogue.values) {
+    inner(value.path);
+  }
+  for (formats::ForeignArray& array : catalogue.arrays) {
+    inner(array.path);
+  }
+  for (formats::LeftOut& left_out : catalogue.left_out) {
+    inner(left_out.path);
+  }
+}
+
 }  // namespace
 
 Awaitable<formats::ForeignCatalogue> FileLayout::locate(std::shared_ptr<const StoredFiles> /*files*/,
@@ -169,6 +191,7 @@ Awaitable<formats::Index> locate_wanted(std::shared_ptr<const StoredFiles> files
 StoredObject::StoredObject(const FileLayout& layout, const formats::Index& of,
                            const formats::IndexEntry& entry, std::span<const std::byte> bytes)
     : bytes_(bytes) {
+  bool is_shard = false;
   if (const formats::SliceForm* form = bytes.empty() ? nullptr : of.slice(of.array(entry), 0).form) {
     formats::EncodedSlice slice;
     slice.form = *form;
@@ -176,19 +199,25 @@ StoredObject::StoredObject(const FileLayout& layout, const formats::Index& of,
     slice.elements = most_bytes_for(bytes.size());
     slice.name = fmt::format("{}: {}", of.path(), formats::shown(entry.name));
     bytes_ = formats::decode(bytes, slice, decoded_);
+    is_shard =
+        std::find(form->codecs.begin(), form->codecs.end(), formats::kShardCodec) != form->codecs.end();
   }
-  describe(layout, of.path(), formats::stored_path(of, of.array(entry)));
+  describe(layout, of.path(), formats::stored_path(of, of.array(entry)), is_shard);
 }
 
 StoredObject::StoredObject(const FileLayout& layout, const std::string& source, std::string_view path,
                            std::span<const std::byte> bytes)
     : bytes_(bytes) {
-  describe(layout, source, path);
+  describe(layout, source, path, false);
 }
 
-void StoredObject::describe(const FileLayout& layout, const std::string& source, std::string_view path) {
+void StoredObject::describe(const FileLayout& layout, const std::string& source, std::string_view path,
+                            bool is_shard) {
   const std::string name = fmt::format("{}: {}", source, formats::shown(path));
   formats::ForeignCatalogue contents = layout.describe_object(path, bytes_);
+  if (is_shard) {
+    unwrap(contents);
+  }
   if (!contents.objects.empty() || !contents.is_located) {
     throw Error(Errc::malformed_metadata, fmt::format("{}: an object of which parts are not known", name));
   }

@@ -7,7 +7,6 @@
 #include <optional>
 #include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,7 +16,9 @@
 
 #include "array_store/layouts/fetched_parts.hpp"
 #include "array_store/layouts/layouts.hpp"
+#include "base/internal/json_reader.hpp"
 #include "formats/internal/dcp_metadata.hpp"
+#include "formats/internal/foreign_index.hpp"
 #include "formats/internal/pickle.hpp"
 #include "formats/internal/torch_archive.hpp"
 
@@ -40,9 +41,53 @@ constexpr std::array<std::uint64_t, 2> kEndBytes = {1 << 10, 64 << 10};
 
 /// Where Megatron-Core keeps what is not sharded, next to the shards.
 constexpr std::string_view kCommonFile = "common.pt";
+/// The file in which Megatron-Core says by which of its strategies a folder was written.
+constexpr std::string_view kMegatronConfig = "metadata.json";
+constexpr std::uint64_t kMostConfigBytes = 64 << 10;
 
 bool is_metadata(std::string_view file) {
   return file == ".metadata" || (file.starts_with("__") && file.ends_with(".metadata"));
+}
+
+/// Returns whether a path ends as Megatron-Core ends the names of objects: "/shard_0.1_2.2", place and grid.
+bool is_name_of_shard(std::string_view path) {
+  constexpr std::string_view kWord = "~1shard_";
+  const std::size_t begin = path.rfind(kWord);
+  if (begin == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view numbers = path.substr(begin + kWord.size());
+  return numbers.find_first_not_of("0123456789._") == std::string_view::npos &&
+         std::count(numbers.begin(), numbers.end(), '_') == 1;
+}
+
+/// Returns whether a text is what Megatron-Core writes to `metadata.json` of such a folder. Others may be of anybody.
+bool says_torch_dist(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  try {
+    JsonReader reader(text, kMegatronConfig);
+    reader.begin_object();
+    while (const auto key = reader.next_key()) {
+      if (*key == "sharded_backend") {
+        return reader.read_string() == "torch_dist";
+      }
+      reader.skip_value();
+    }
+  } catch (const Error&) {
+    return false;
+  }
+  return false;
+}
+
+/// Marks the objects of which each rank of Megatron-Core has its own.
+void mark_shards(ForeignCatalogue& catalogue) {
+  for (formats::ForeignObject& object : catalogue.objects) {
+    if (is_name_of_shard(object.path)) {
+      formats::SliceForm form = catalogue.forms[object.form];
+      form.codecs.emplace_back(formats::kShardCodec);
+      object.form = catalogue.add_form(form);
+    }
+  }
 }
 
 Awaitable<ForeignCatalogue> describe_files(Files files) {
@@ -64,6 +109,11 @@ Awaitable<ForeignCatalogue> describe_files(Files files) {
     }
     parts.want(name, 0, size);
   }
+  const std::string config(kMegatronConfig);
+  const bool has_config = files->size_bytes(config).value_or(kMostConfigBytes + 1) <= kMostConfigBytes;
+  if (has_config) {
+    parts.want(config, 0, kMostConfigBytes);
+  }
   co_await parts.fetch();
   std::vector<ForeignCatalogue> ranks;
   for (const std::string& name : names) {
@@ -76,6 +126,9 @@ Awaitable<ForeignCatalogue> describe_files(Files files) {
     catalogue.problems.push_back(
         fmt::format("{}: '{}' is not read: it has what all ranks have alike, and its own path gives it",
                     files->directory().string(), kCommonFile));
+  }
+  if (has_config && says_torch_dist(parts.start_of(config))) {
+    mark_shards(catalogue);
   }
   co_return catalogue;
 }
@@ -190,33 +243,6 @@ Awaitable<ForeignCatalogue> locate_slices(Files files, ForeignCatalogue part) {
   co_return part;
 }
 
-/// Makes the one element of a list the whole: so Megatron saves objects of which each rank has its own.
-void unwrap(ForeignCatalogue& catalogue) {
-  const auto inner = [](std::string& path) { path.erase(0, path.size() > 1 ? 2 : 1); };
-  std::erase_if(catalogue.values, [](const formats::ForeignValue& value) { return value.path.empty(); });
-  for (formats::ForeignValue& value : catalogue.values) {
-    inner(value.path);
-  }
-  for (ForeignArray& array : catalogue.arrays) {
-    inner(array.path);
-  }
-  for (formats::LeftOut& left_out : catalogue.left_out) {
-    inner(left_out.path);
-  }
-}
-
-/// Returns whether a path ends as Megatron-Core ends the names of objects: "/shard_0.1_2.2", place and grid.
-bool is_name_of_shard(std::string_view path) {
-  constexpr std::string_view kWord = "~1shard_";
-  const std::size_t begin = path.rfind(kWord);
-  if (begin == std::string_view::npos) {
-    return false;
-  }
-  const std::string_view numbers = path.substr(begin + kWord.size());
-  return numbers.find_first_not_of("0123456789._") == std::string_view::npos &&
-         std::count(numbers.begin(), numbers.end(), '_') == 1;
-}
-
 class TorchDistributedLayout final : public FileLayout {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "torch.distributed"; }
@@ -239,7 +265,8 @@ class TorchDistributedLayout final : public FileLayout {
                                                 const StoredFiles& /*files*/) const override {
     std::vector<FileRange> archives;
     const auto add = [&](const FileRange& range, std::uint32_t form) {
-      if (described.forms[form].codecs.empty()) {
+      const std::vector<std::string>& codecs = described.forms[form].codecs;
+      if (codecs.empty() || codecs.front() == formats::kShardCodec) {
         archives.push_back(range);
       }
     };
@@ -274,14 +301,6 @@ class TorchDistributedLayout final : public FileLayout {
     const formats::TorchArchive archive = formats::open_torch_archive(read, bytes.size(), name);
     ForeignCatalogue catalogue = formats::describe_torch_archive(archive, name);
     catalogue.files.front() = "object";
-    const auto is_list_of_one = [](const formats::ForeignValue& value) {
-      const auto* list = std::get_if<formats::ListSize>(&value.value);
-      return value.path.empty() && list != nullptr && list->size == 1;
-    };
-    if (is_name_of_shard(path) &&
-        std::any_of(catalogue.values.begin(), catalogue.values.end(), is_list_of_one)) {
-      unwrap(catalogue);
-    }
     return catalogue;
   }
 };

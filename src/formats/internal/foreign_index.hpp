@@ -17,6 +17,10 @@
 
 namespace cairn::formats {
 
+/// The codec of objects of which each rank of Megatron-Core has its own: the one element of a list is the object. Bytes
+/// stay as they are.
+inline constexpr std::string_view kShardCodec = "megatron.shard";
+
 /// Says where the bytes of a slice lie that are not one behind the other, or not known yet.
 struct PlacedSlice {
   std::uint64_t begin = 0;

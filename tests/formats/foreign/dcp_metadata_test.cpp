@@ -19,6 +19,7 @@
 #include "formats/internal/torch_archive.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
+#include "support/torch_files.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -153,6 +154,40 @@ std::string altered(std::string text, std::string_view what, std::string_view by
   EXPECT_NE(at, std::string::npos);
   EXPECT_EQ(what.size(), by.size());
   return text.replace(at, what.size(), by);
+}
+
+TEST(DcpMetadata, CountsTwoElementsOfFloat4InEachByte) {
+  const testing::TempDir folder;
+  testing::DcpWriter writer(folder.path());
+  const testing::TorchTensor whole{"w", DType::uint8, {4, 8}};
+  writer.describe("__0_0.distcp", whole, Box({0, 0}, {4, 6}), 0, 100);
+  writer.describe("__1_0.distcp", whole, Box({0, 6}, {4, 2}), 0, 100);
+  writer.finish();
+  std::string text = testing::read_text(folder / ".metadata");
+  const std::string stored("\x8c\x05uint8");
+  ASSERT_NE(text.find(stored), std::string::npos);
+  text.replace(text.find(stored), stored.size(),
+               "\x8c\x10"
+               "float4_e2m1fn_x2");
+
+  const ForeignCatalogue catalogue = describe_dcp_metadata(as_bytes(text), "f");
+
+  ASSERT_EQ(catalogue.arrays.size(), 1u);
+  EXPECT_EQ(catalogue.arrays[0].dtype, DType::float4);
+  EXPECT_EQ(catalogue.arrays[0].shape, Shape({4, 16}));
+  ASSERT_EQ(catalogue.arrays[0].slices.size(), 2u);
+  EXPECT_EQ(catalogue.arrays[0].slices[1].box, Box({0, 12}, {4, 4}));
+  EXPECT_EQ(catalogue.arrays[0].slices[1].elements, 16u);
+}
+
+TEST(DcpMetadata, LeavesOutWhatIsNeitherATensorNorAnObject) {
+  const std::string good = testing::read_text(data_path("torch/dcp/.metadata"));
+  const ForeignCatalogue catalogue =
+      describe_dcp_metadata(as_bytes(altered(good, "TensorStorageMetadata", "TensorStorageMetaData")), "f");
+
+  EXPECT_TRUE(catalogue.arrays.empty());
+  ASSERT_FALSE(catalogue.left_out.empty());
+  EXPECT_THAT(catalogue.left_out[0].why, HasSubstr("neither a tensor nor an object"));
 }
 
 TEST(DcpMetadata, RefusesFilesOutsideItsFolder) {

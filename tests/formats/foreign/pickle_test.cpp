@@ -95,6 +95,30 @@ TEST(Pickle, ReadsNumbersOfAnySize) {
   EXPECT_EQ(kind_of("\x8b\0\1\0\0"s + std::string(256, '\0') + "."), PickleKind::huge_integer);
 }
 
+TEST(Pickle, WritesIntegersOfAnySizeInDecimal) {
+  const auto decimal = [](const std::string& text) {
+    const Pickle pickle = read_pickle(text);
+    return pickle.decimal(pickle.root());
+  };
+
+  EXPECT_EQ(decimal("\x8a\0."s), "0");
+  EXPECT_EQ(decimal("J\xfe\xff\xff\xff."s), "-2");
+  EXPECT_EQ(decimal("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0."s), "18446744073709551615");
+  EXPECT_EQ(decimal("\x8a\x09\0\0\0\0\0\0\0\0\1."s), "18446744073709551616");
+  EXPECT_EQ(decimal("\x8a\x09\0\0\0\0\0\0\0\0\xff."s), "-18446744073709551616");
+  EXPECT_EQ(decimal("\x8a\x0b\0\0\0\0\0\0\0\0\0\0\1."s), "1208925819614629174706176");
+  EXPECT_EQ(decimal("\x8a\x0c\0\0\0\0\0\0\0\0\0\0\0\x80."s), "-39614081257132168796771975168");
+  EXPECT_EQ(decimal("\x8b\0\1\0\0"s + std::string(256, '\1') + "."), std::nullopt);
+  EXPECT_EQ(decimal("X\1\0\0\0001."s), std::nullopt);
+}
+
+TEST(Pickle, SaysHowToWriteWhatIsOfAnOldProtocol) {
+  for (const char* text : {"I1\n.", "(lp0\n.", "F1.5\n."}) {
+    EXPECT_THAT([&] { static_cast<void>(read_pickle(text)); },
+                Fails(Errc::malformed_metadata, HasSubstr("pickle_protocol")));
+  }
+}
+
 TEST(Pickle, KeepsTheOrderOfItemsThatComeInTurns) {
   // Each of two lists under numbers 1 and 2 of the memo gets an item, then the other.
   const Pickle pickle = read_pickle("]q\1]q\2K\3a0h\1K\4ah\2(K\5K\6eh\1K\7a000\x85.");

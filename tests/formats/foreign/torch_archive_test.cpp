@@ -187,6 +187,79 @@ TEST(TorchArchive, LeavesOutWhatHasNoPlaceAndSaysWhy) {
                              {"ambiguous", "left out: a map of which two keys become '1'"}}));
 }
 
+/// A pickle of the test's own, without storages.
+Lines lines_of(const std::string& pickle, const std::vector<std::string>& storages = {}) {
+  const Files files{{"f", make_torch_archive(pickle + ".", storages)}};
+  return shown(read_archive(files.at("f")), files);
+}
+
+std::string text(std::string_view value) {
+  return pickled(value);
+}
+
+const std::string kOrderedDict = "ccollections\nOrderedDict\n";
+
+TEST(TorchArchive, ReadsMapsThatAreMadeOfMaps) {
+  const std::string pairs = "](" + text("a") + "K\1\x86" + text("b") + "K\2\x86" + "e";
+  const std::string inner = kOrderedDict + pairs + "\x85R" + text("c") + "K\3s";
+  const std::string outer = kOrderedDict + inner + "\x85R" + text("b") + "K\4s";
+  const Lines wanted{{"a", "int 1"}, {"b", "int 4"}, {"c", "int 3"}};
+
+  EXPECT_EQ(lines_of(outer), wanted);
+  EXPECT_EQ(lines_of("ccollections\ndefaultdict\nc__builtin__\nlist\n" + outer + "\x86R"), wanted);
+  EXPECT_THAT(lines_of(kOrderedDict + "cmy\nMap\n)R\x85R").at(""),
+              HasSubstr("'collections.OrderedDict' would make"));
+}
+
+TEST(TorchArchive, TellsAttributesOfMapsThatAreNotKnown) {
+  const std::string state = "}(" + text("_metadata") + "}" + text("hook") + "K\1u";
+  const Lines wanted{{"a", "int 1"},
+                     {".hook", "left out: the attribute 'hook' of a 'collections.OrderedDict'"}};
+
+  EXPECT_EQ(lines_of(kOrderedDict + ")R" + text("a") + "K\1s" + state + "b"), wanted);
+  EXPECT_EQ(lines_of(kOrderedDict + ")R" + text("a") + "K\1s}" + text("_metadata") + "}sb"),
+            (Lines{{"a", "int 1"}}));
+  EXPECT_EQ(lines_of("ccollections\nCounter\n}" + text("a") + "K\1s\x85R}" + text("x") + "Nsb").at(".x"),
+            "left out: the attribute 'x' of a 'collections.Counter'");
+}
+
+TEST(TorchArchive, OffersTheTensorsOfAWholeModule) {
+  TensorPickle tensor;
+  tensor.count = pickled(1);
+  tensor.offset = pickled(0);
+  tensor.shape = pickled_tuple(pickled(1));
+  tensor.strides = pickled_tuple(pickled(1));
+  const auto module = [](const std::string& parameters, const std::string& modules) {
+    return "cmy\nNet\n)\x81}(" + text("training") + "\x88" + text("hidden") + "K\7" + text("_parameters") +
+           parameters + text("_buffers") + "}" + text("_modules") + modules + "ub";
+  };
+  const std::string layer = module("}" + text("w") + tensor.text() + "s", "}");
+  const Lines lines =
+      lines_of("}" + text("net") + module("}", "}" + text("0") + layer + "s") + "s", {"abcd"});
+
+  EXPECT_EQ(lines.at("net"),
+            "left out: this is a whole module: save model.state_dict(); an object of the class 'my.Net'");
+  EXPECT_EQ(lines.at("net/_modules/0/_parameters/w"), "F32 [1] " + sha256("abcd"));
+  EXPECT_FALSE(lines.contains("net/_modules/0"));
+  EXPECT_FALSE(lines.contains("net/hidden"));
+}
+
+TEST(TorchArchive, ReadsScalarsOfNumpyAndKeysOfManyBits) {
+  const auto scalar = [](std::string_view code, const std::string& bytes) {
+    return "cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n(" + text(code) + "\x89\x88tR(K\3" + text("<") +
+           "NNNNNtbC" + static_cast<char>(bytes.size()) + bytes + "\x86R";
+  };
+  EXPECT_EQ(lines_of(scalar("f2", std::string("\0\x3e", 2))).at(""), "real 1.5");
+  EXPECT_EQ(lines_of(scalar("f4", std::string("\0\0\xc0\x3f", 4))).at(""), "real 1.5");
+  EXPECT_EQ(lines_of(scalar("i2", std::string("\xfe\xff", 2))).at(""), "int -2");
+  EXPECT_EQ(lines_of(scalar("c8", "abcdefgh")).at(""), "C64 [] " + sha256("abcdefgh"));
+
+  EXPECT_EQ(lines_of("cargparse\nNamespace\n)\x81").at(""), "map");
+  const std::string huge("\x8a\x0b\0\0\0\0\0\0\0\0\0\0\1", 13);
+  EXPECT_EQ(lines_of("}(" + pickled(~std::uint64_t{0}) + "K\1" + huge + "K\2u"),
+            (Lines{{"18446744073709551615", "int 1"}, {"1208925819614629174706176", "int 2"}}));
+}
+
 TEST(TorchArchive, SaysWhatOtherFilesAre) {
   const std::map<std::string, const char*> reasons{{"legacy.pt", "before version 1.6"},
                                                    {"deflated.pt", "it is compressed (method 8)"},
