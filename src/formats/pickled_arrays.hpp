@@ -37,8 +37,8 @@ class PickledArrays {
                 DescriptionBudget& budget, std::string_view path)
       : pickle_(&pickle), archive_(&archive), catalogue_(&catalogue), budget_(&budget), path_(path) {}
 
-  /// Describes the array that `object` is, whose path is given. Says why not where no array can be that tensor, or it is
-  /// written in a form that is not read; nothing where it is neither a tensor nor an array of numpy.
+  /// Describes the array that `object` is, whose path is given. Says why not where no array can be that tensor, or it
+  /// is written in a form that is not read; nothing where it is neither a tensor nor an array of numpy.
   ///
   /// Errors: Errc::malformed_metadata where the archive lacks what a tensor says: it is not whole.
   [[nodiscard]] std::optional<std::string> describe(PickleNode object, ForeignArray& array);

@@ -33,8 +33,8 @@ inline constexpr std::string_view kZstdCodec = "stream.zstd/1";
 /// little-endian. So small parts of distributed checkpoints are read, together with what says where their elements lie.
 inline constexpr std::string_view kTorchArchiveCodec = "torch.save";
 
-/// The codecs of floating-point or complex numbers whose signs are to be flipped: those of the imaginary parts, as torch
-/// says it of a conjugated tensor, or all of them, as of a negated one. They may follow one another.
+/// The codecs of floating-point or complex numbers whose signs are to be flipped: those of the imaginary parts, as
+/// torch says it of a conjugated tensor, or all of them, as of a negated one. They may follow one another.
 inline constexpr std::string_view kConjugateCodec = "torch.conj";
 inline constexpr std::string_view kNegateCodec = "torch.neg";
 

@@ -89,8 +89,8 @@ class Pickle {
   [[nodiscard]] bool boolean(PickleNode node) const noexcept;
   [[nodiscard]] std::uint64_t integer(PickleNode node) const noexcept;
   [[nodiscard]] double real(PickleNode node) const noexcept;
-  /// The decimal digits of an integer of any kind; nothing for one that is written with more than 255 bytes, and for all
-  /// that is not an integer.
+  /// The decimal digits of an integer of any kind; nothing for one that is written with more than 255 bytes, and for
+  /// all that is not an integer.
   [[nodiscard]] std::optional<std::string> decimal(PickleNode node) const;
   /// The bytes of a text or of bytes, which are a part of the input.
   [[nodiscard]] std::string_view text(PickleNode node) const noexcept;
