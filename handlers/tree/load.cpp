@@ -149,7 +149,20 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
 std::optional<Tree> ObjectReader::read(const formats::Index& of, const detail::Selected& one,
                                        const Array& array) const {
   const std::string_view path = one.entry.name;
-  const array_store::StoredObject object(*layout, of, one.entry, array.view().bytes());
+  std::optional<array_store::StoredObject> opened;
+  try {
+    opened.emplace(*layout, of, one.entry, array.view().bytes());
+  } catch (const Error& error) {
+    if (!options->leave_out || one.is_named || error.code() == Errc::checksum_mismatch) {
+      throw;
+    }
+    if (left_out != nullptr) {
+      left_out->push_back(
+          {std::string(path), fmt::format("an object that is not read ({})", error.detail())});
+    }
+    return std::nullopt;
+  }
+  const array_store::StoredObject& object = *opened;
   const std::span<const formats::LeftOut> lacks = left_out_of(object);
   const bool is_left_out =
       std::any_of(lacks.begin(), lacks.end(), [](const auto& each) { return each.path.empty(); });

@@ -326,6 +326,35 @@ TEST_F(DistributedCheckpoint, NamesObjectsThatHaveNoPlace) {
       << "asked for by its name";
 }
 
+TEST_F(DistributedCheckpoint, LeavesOutObjectsThatAreNotRead) {
+  const auto folder = folder_ / "unread";
+  std::filesystem::copy(data("torch_more/odd_objects"), folder);
+  std::string chunks = read_text(folder / "__0_0.distcp");
+  const std::size_t last =
+      chunks.rfind("PK\5\6");  // Ends the archive of `w`; the one before that of an object.
+  const std::size_t end = chunks.rfind("PK\5\6", last - 1);
+  ASSERT_NE(end, std::string::npos);
+  write_text(folder / "__0_0.distcp", chunks.replace(end, 2, "??"));
+
+  Loaded loaded = core::start_load(folder, {"state"}, handlers_, leaving_out_of_load(), context_).wait();
+
+  const Tree tree = loaded.take<Tree>("state");
+  EXPECT_TRUE(tree.at("w").is_array());
+  EXPECT_FALSE(tree.as_map().contains("x/shard_0"));
+  EXPECT_THAT(loaded.result().problems,
+              ::testing::Contains(AllOf(HasSubstr("shard_0"), HasSubstr("an object that is not read"))));
+  AbstractTree wanted;
+  wanted["x/shard_0"] = as_saved;
+  TreeLoadOptions options = leaving_out();
+  options.partial = true;
+  EXPECT_THAT(
+      [&] {
+        load_from<Tree>(folder, {"state", wanted}, options);
+      },
+      Fails(Errc::malformed_metadata, HasSubstr("shard_0")))
+      << "asked for by its name";
+}
+
 TEST_F(DistributedCheckpoint, SaysWhatToDoAboutWhatHasNoPlace) {
   const auto error_of = [&](const std::filesystem::path& path, std::string_view name, bool may_leave_out) {
     AbstractTree wanted;
