@@ -125,6 +125,8 @@ MessageLoad::MessageLoad(std::shared_ptr<const ChunkMetadata> stored, std::strin
   }
   proto::MergeOptions options;
   options.parts_are_whole = true;
+  options.most_bytes =
+      std::numeric_limits<std::uint64_t>::max();  // They lie in the file, each in its own place.
   options.most_empty_elements = 0;  // Pages have empty elements where others have chunks of their own.
   in_file([&] { merger_.emplace(*stored_, *type, part, *message_, options); });
   for (const std::uint64_t chunk : merger_->wanted()) {

@@ -132,6 +132,10 @@ std::size_t default_staging_bytes(const LimitSources& sources) {
   return static_cast<std::size_t>(memory_limit(sources) / 4);
 }
 
+std::uint64_t default_unpacked_bytes(const LimitSources& sources) {
+  return memory_limit(sources) / 2;
+}
+
 std::size_t free_descriptors(const LimitSources& sources) {
   const std::uint64_t most =
       std::min(sources.open_files.value_or(own_limit_of(RLIMIT_NOFILE)), kMostDescriptors);

@@ -24,6 +24,7 @@
 #include "cli/paths.hpp"
 #include "cli/text.hpp"
 #include "io/internal/replacing_file.hpp"
+#include "records/internal/records.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -31,7 +32,6 @@ namespace {
 using records::RecordReader;
 
 constexpr std::uint64_t kSignatureEnd = 64;
-constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{256} << 20;  // Of what says where chunks belong.
 
 /// The chunks of a file, as their headers describe them.
 struct FileChunks {
@@ -64,8 +64,8 @@ std::optional<MessageChunks> message_of(const std::filesystem::path& path, Recor
   if (!is_message(path)) {
     return std::nullopt;
   }
-  std::string_view last;
-  return chunks_of_record(reader.seek_to_last() && reader.next(last) ? last : std::string_view());
+  const std::optional<records::LastRecord> last = records::read_last(reader);
+  return chunks_of_record(last ? std::string_view(last->bytes) : std::string_view());
 }
 
 std::string codec_text(const records::ChunkDescription& chunk) {
@@ -132,9 +132,7 @@ void add_problem(store::VerifyReport& report, std::string text) {
 }  // namespace
 
 int inspect_records(const Arguments& arguments, Output& out) {
-  records::ReaderOptions options;
-  options.most_record_bytes = kMostMetadataBytes;  // Of other records nothing is read.
-  RecordReader reader(arguments.path, options);
+  RecordReader reader(arguments.path);
   const FileChunks file = file_chunks(reader);
   const std::optional<MessageChunks> message = message_of(arguments.path, reader);
   if (!arguments.is_json) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +35,7 @@
 #include "io/internal/replacing_file.hpp"
 #include "proto/internal/add_element.hpp"
 #include "proto/internal/chunked_file.hpp"
+#include "proto/most_bytes.hpp"
 #include "proto/parallel.hpp"
 #include "proto/splitter_plan.hpp"
 #include "records/internal/records.hpp"
@@ -47,7 +49,7 @@ using google::protobuf::Message;
 using records::RecordReader;
 using records::RecordWriter;
 
-constexpr std::size_t kMostMetadataBytes = std::size_t{256} << 20;
+constexpr std::uint64_t kMostUnnamedBytes = std::uint64_t{1} << 20;
 constexpr auto kMostMessageBytes = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
 
 /// A write has as many chunks in memory as it has threads; a larger one is serialised when it is written. Threads do
@@ -78,15 +80,34 @@ records::ReaderOptions at_most(std::uint64_t record_bytes) {
   return options;
 }
 
-void read_metadata_of(RecordReader& reader, chunked::ChunkMetadata& metadata) {
-  std::string_view record;
-  if (!reader.seek_to_last() || !reader.next(record) || record.size() > kMostMetadataBytes ||
-      !metadata.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+bool has_record_before(const RecordReader& records, std::uint64_t position) {
+  RecordReader reader = records::another_reader(records, {});
+  while (const auto chunk = reader.next_chunk()) {
+    if (chunk->records > 0) {
+      return chunk->begin < position;
+    }
+  }
+  return false;
+}
+
+/// Returns how many bytes the last record has, which is parsed into `metadata`.
+std::uint64_t read_metadata_of(const RecordReader& records, chunked::ChunkMetadata& metadata) {
+  const std::optional<records::LastRecord> last = records::read_last(records);
+  if (!last || !metadata.ParseFromArray(last->bytes.data(), static_cast<int>(last->bytes.size()))) {
     throw Error(Errc::malformed_metadata, "the last record does not say where chunks belong");
   }
+  // No bytes are a message of each type, so they say nothing.
+  if (metadata.chunks().empty() && has_record_before(records, last->position)) {
+    throw Error(
+        Errc::malformed_metadata,
+        "the last record does not say where chunks belong: it names none, and there are other records");
+  }
+  return last->bytes.size();
 }
 
 /// Lists chunks by their places, those of which the records lie together in one list: they are unpacked together.
+///
+/// Errors: Errc::malformed_metadata where two are the same record: a small file could ask for any number of copies.
 std::vector<std::vector<std::uint64_t>> lie_together(std::span<const std::uint64_t> wanted,
                                                      const chunked::ChunkMetadata& metadata) {
   const auto offset = [&](std::uint64_t chunk) { return metadata.chunks(static_cast<int>(chunk)).offset(); };
@@ -95,6 +116,11 @@ std::vector<std::vector<std::uint64_t>> lie_together(std::span<const std::uint64
             [&](std::uint64_t one, std::uint64_t other) { return offset(one) < offset(other); });
   std::vector<std::vector<std::uint64_t>> lists;
   for (const std::uint64_t chunk : sorted) {
+    if (!lists.empty() && offset(chunk) == offset(lists.back().back())) {
+      throw Error(Errc::malformed_metadata,
+                  fmt::format("chunks {} and {} are both the record at {}; each has one of its own",
+                              lists.back().back(), chunk, offset(chunk)));
+    }
     // Positions count the records of a chunk of the file; the next such chunk begins further behind.
     if (lists.empty() || offset(chunk) != offset(lists.back().back()) + 1) {
       lists.emplace_back();
@@ -118,31 +144,26 @@ void add_chunk(RecordReader& reader, const chunked::ChunkInfo& info, std::uint64
   merger.add(chunk, std::move(bytes));
 }
 
-/// The most that is unpacked for what says where chunks belong: other records may lie with it.
-std::uint64_t most_metadata_bytes(const MergeOptions& options) {
-  return std::min<std::uint64_t>(options.most_bytes, kMostMetadataBytes);
-}
-
-/// `records` is open for what says where chunks belong.
-Merged merge_records(RecordReader records, const Wanted& wanted) {
+Merged merge_records(const RecordReader& records, const Wanted& wanted) {
   google::protobuf::Arena arena;
   auto* metadata = google::protobuf::Arena::CreateMessage<chunked::ChunkMetadata>(&arena);
-  read_metadata_of(records, *metadata);
+  // Records that are said to be small unpack to no more. Several may lie together, with what says where they belong,
+  // and with small ones that it does not name.
+  std::uint64_t most_unpacked = kMostUnnamedBytes + read_metadata_of(records, *metadata);
   Merger merger(*metadata, wanted.whole, wanted.part, wanted.out, wanted.options);
   const std::vector<std::vector<std::uint64_t>> lists = lie_together(merger.wanted(), *metadata);
   std::uint64_t bytes = 0;
   for (const std::uint64_t chunk : merger.wanted()) {
     bytes += metadata->chunks(static_cast<int>(chunk)).size();
   }
-  // Records that are said to be small unpack to no more. Several may lie together, with what says where they belong.
-  std::uint64_t most_bytes = most_metadata_bytes(wanted.options);
+  const std::uint64_t most_bytes = std::max(most_bytes_of(wanted.options), most_unpacked);
   for (const chunked::ChunkInfo& chunk : metadata->chunks()) {
-    most_bytes += std::min(chunk.size(), wanted.options.most_bytes - most_bytes);
+    most_unpacked += std::min(chunk.size(), most_bytes - most_unpacked);
   }
   const std::size_t threads = std::min<std::size_t>(threads_for(bytes, wanted.options.threads), lists.size());
   std::atomic<std::size_t> next = 0;
   parallel_for(threads, threads, [&](std::size_t) {
-    RecordReader reader = records::another_reader(records, at_most(most_bytes));
+    RecordReader reader = records::another_reader(records, at_most(most_unpacked));
     for (std::size_t i = next++; i < lists.size(); i = next++) {
       for (const std::uint64_t chunk : lists[i]) {
         add_chunk(reader, metadata->chunks(static_cast<int>(chunk)), chunk, merger);
@@ -163,11 +184,16 @@ Merged merge_whole(std::string_view bytes, const Wanted& wanted) {
   return merger.finish();
 }
 
-/// Calls `work`, and has its errors name the file.
+/// Calls `work`, and has its errors name the file, that of a lack of memory as well.
 template <class Work>
-Merged in_file(const std::filesystem::path& path, const Work& work) {
+auto in_file(const std::filesystem::path& path, const Work& work) {
   try {
     return work();
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        std::error_code(ENOMEM, std::system_category()),
+        fmt::format("{}: what it unpacks to does not fit into memory; MergeOptions::most_bytes bounds it",
+                    path.string()));
   } catch (const Error& error) {
     const bool is_about_chunks =
         error.code() == Errc::malformed_metadata || error.code() == Errc::unsupported_version;
@@ -181,29 +207,14 @@ Merged in_file(const std::filesystem::path& path, const Work& work) {
 
 /// Reads a whole file, behind a link as well; nothing when there is none.
 std::optional<std::string> read_if_there(io::Syscalls& syscalls, const std::filesystem::path& path) {
-  try {
-    const io::Directory directory = io::Directory::enter(syscalls, directory_of(path));
-    const std::string name = path.filename().native();
-    const std::optional<io::FileStatus> status = directory.status(name);
-    if (!status) {
-      return std::nullopt;
-    }
-    const io::FileHandle file =
-        status->kind == io::FileKind::symlink ? directory.open_linked_file(name) : directory.open_file(name);
-    return io::read_small_file(file, path, kMostMessageBytes);
-  } catch (const Error& error) {
-    if (error.code() != Errc::not_found && error.code() != std::errc::no_such_file_or_directory) {
-      throw;
-    }
-    return std::nullopt;
-  }
+  const std::optional<records::RegularFile> file = records::open_regular(syscalls, path);
+  return file ? std::optional(io::read_small_file(file->handle, path, kMostMessageBytes)) : std::nullopt;
 }
 
 /// Opens a file of records; nothing when there is none.
-std::optional<RecordReader> open_if_there(io::Syscalls& syscalls, const std::filesystem::path& path,
-                                          std::uint64_t most_record_bytes) {
+std::optional<RecordReader> open_if_there(io::Syscalls& syscalls, const std::filesystem::path& path) {
   try {
-    return records::open_records(syscalls, path, at_most(most_record_bytes));
+    return records::open_records(syscalls, path);
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) {
       throw;
@@ -218,15 +229,16 @@ Merged read_either(io::Syscalls& syscalls, const std::filesystem::path& prefix, 
   const std::filesystem::path cut = with_ending(prefix, ".cpb");
   const std::filesystem::path whole = with_ending(prefix, ".pb");
   for (int look = 0; look < kMostLooks; ++look) {
-    if (auto records = open_if_there(syscalls, cut, most_metadata_bytes(wanted.options))) {
-      Merged merged = in_file(cut, [&] { return merge_records(std::move(*records), wanted); });
+    if (const auto records = open_if_there(syscalls, cut)) {
+      Merged merged = in_file(cut, [&] { return merge_records(*records, wanted); });
       const io::Directory directory = io::Directory::enter(syscalls, directory_of(whole));
       if (directory.status(whole.filename().native())) {
         merged.remarks.push_back(fmt::format("{} lies beside it and was not read", whole.string()));
       }
       return merged;
     }
-    if (const std::optional<std::string> bytes = read_if_there(syscalls, whole)) {
+    const auto bytes = in_file(whole, [&] { return read_if_there(syscalls, whole); });
+    if (bytes) {
       return in_file(whole, [&] { return merge_whole(*bytes, wanted); });
     }
   }
@@ -351,9 +363,7 @@ Merged read_string(std::string_view bytes, Message& out, const MergeOptions& opt
   const Path part;
   const Wanted wanted{*out.GetDescriptor(), part, out, options};
   return bytes.starts_with(records::kFileBegin)
-             ? merge_records(
-                   RecordReader(std::as_bytes(std::span(bytes)), at_most(most_metadata_bytes(options))),
-                   wanted)
+             ? merge_records(RecordReader(std::as_bytes(std::span(bytes))), wanted)
              : merge_whole(bytes, wanted);
 }
 
@@ -364,10 +374,12 @@ Merged read_part(const std::filesystem::path& prefix, const Descriptor& whole, c
 
 std::unique_ptr<chunked::ChunkMetadata> read_metadata(const std::filesystem::path& prefix) {
   const std::filesystem::path path = with_ending(prefix, ".cpb");
-  RecordReader records(path, at_most(kMostMetadataBytes));
-  auto metadata = std::make_unique<chunked::ChunkMetadata>();
-  read_metadata_of(records, *metadata);
-  return metadata;
+  const RecordReader records(path);
+  return in_file(path, [&] {
+    auto metadata = std::make_unique<chunked::ChunkMetadata>();
+    static_cast<void>(read_metadata_of(records, *metadata));
+    return metadata;
+  });
 }
 
 }  // namespace cairn::proto

@@ -20,6 +20,7 @@
 #include "base/internal/checked.hpp"
 #include "base/internal/parallel_for.hpp"
 #include "proto/merge_plan.hpp"
+#include "proto/most_bytes.hpp"
 #include "proto/nesting.hpp"
 #include "proto/parallel.hpp"
 #include "proto/place.hpp"
@@ -159,7 +160,9 @@ class ByteSum {
   void add(std::uint64_t bytes) {
     const auto sum = checked_add(bytes_, bytes);
     if (!sum || *sum > most_) {
-      throw Error(Errc::malformed_metadata, fmt::format("the chunks have more than {} bytes", most_));
+      throw Error(
+          Errc::malformed_metadata,
+          fmt::format("the chunks have more than {} bytes, which MergeOptions::most_bytes allows", most_));
     }
     bytes_ = *sum;
   }
@@ -175,7 +178,7 @@ class ByteSum {
 
 Merged merge(std::span<const Chunk> chunks, const chunked::ChunkedMessage& chunked_message, Message& out,
              const MergeOptions& options) {
-  ByteSum sum(options.most_bytes);
+  ByteSum sum(most_bytes_of(options));
   for (const Chunk& chunk : chunks) {
     sum.add(chunk.size_bytes());
   }
@@ -261,7 +264,7 @@ Merger::Merger(const chunked::ChunkMetadata& stored, const Descriptor& whole, co
     state_->above = prototype->New(out.GetArena());
     state_->own.reset(out.GetArena() == nullptr ? state_->above : nullptr);
   }
-  ByteSum sum(options.most_bytes);
+  ByteSum sum(most_bytes_of(options));
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const std::uint64_t chunk = plan.steps[i].chunk;
     const chunked::ChunkInfo& info = stored.chunks(static_cast<int>(chunk));

@@ -11,24 +11,35 @@
 
 #include "base/internal/checked.hpp"
 #include "io/internal/check.hpp"
+#include "records/internal/records.hpp"
 
 namespace cairn::records {
 
-BlockReader::BlockReader(io::Syscalls& syscalls, const std::filesystem::path& path) : path_(path) {
+std::optional<RegularFile> open_regular(io::Syscalls& syscalls, const std::filesystem::path& path) {
   io::require_path(path);
   // O_NONBLOCK: the open of a FIFO would wait for a writer.
   const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
   const int fd = io::uninterrupted([&] { return syscalls.open_at(AT_FDCWD, path.c_str(), flags, 0); });
   if (fd == -ENOENT) {
-    throw Error(Errc::not_found, path.string());
+    return std::nullopt;
   }
-  file_ = std::make_shared<const io::FileHandle>(syscalls, io::require(fd, "open", path));
+  RegularFile file{io::FileHandle(syscalls, io::require(fd, "open", path)), 0};
   io::FileStatus status;
   io::require(io::uninterrupted([&] { return syscalls.status(fd, status); }), "stat", path);
   if (status.kind != io::FileKind::regular) {
     throw Error(Errc::malformed_metadata, fmt::format("{} is not a regular file", path.string()));
   }
-  bytes_ = status.size_bytes;
+  file.size_bytes = status.size_bytes;
+  return file;
+}
+
+BlockReader::BlockReader(io::Syscalls& syscalls, const std::filesystem::path& path) : path_(path) {
+  std::optional<RegularFile> file = open_regular(syscalls, path);
+  if (!file) {
+    throw Error(Errc::not_found, path.string());
+  }
+  bytes_ = file->size_bytes;
+  file_ = std::make_shared<const io::FileHandle>(std::move(file->handle));
 }
 
 BlockReader::BlockReader(Bytes memory) : memory_(memory), bytes_(memory.size()) {}

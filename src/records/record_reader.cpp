@@ -10,6 +10,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/limits.hpp"
 #include "records/block_reader.hpp"
 #include "records/codec.hpp"
 #include "records/internal/records.hpp"
@@ -37,7 +38,11 @@ unsigned code_of(char letter) noexcept {
 }  // namespace
 
 struct RecordReader::State {
-  State(BlockReader file_, ReaderOptions options_) : file(std::move(file_)), options(options_) {}
+  State(BlockReader file_, ReaderOptions options_) : file(std::move(file_)), options(options_) {
+    if (options.most_record_bytes == 0) {
+      options.most_record_bytes = default_unpacked_bytes();
+    }
+  }
 
   [[nodiscard]] std::optional<std::string_view> take(std::string& alone_record) {
     if (index == records && !open(alone_record)) {
@@ -326,6 +331,36 @@ RecordReader open_records(io::Syscalls& syscalls, const std::filesystem::path& p
 
 RecordReader another_reader(const RecordReader& reader, ReaderOptions options) {
   return RecordReader(std::make_unique<RecordReader::State>(reader.state_->file, options));
+}
+
+std::optional<LastRecord> read_last(const RecordReader& file) {
+  constexpr std::uint64_t kLeastBound = std::uint64_t{1} << 20;
+  constexpr std::uint64_t kOftenPacked = 16;
+  constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+  const std::uint64_t of_file = std::min(file.file_bytes(), kMostBytes) * kOftenPacked;
+  const std::uint64_t most = std::min(std::max(kLeastBound, of_file), kMostBytes);
+  ReaderOptions options;
+  options.most_record_bytes = most;
+  RecordReader reader = another_reader(file, options);
+  if (!reader.seek_to_last()) {
+    return std::nullopt;
+  }
+  if (const auto chunk = reader.next_chunk();
+      chunk->records > 1) {  // The others are bounded only together with it.
+    options.most_record_bytes = kMostBytes;
+    reader = another_reader(file, options);
+  }
+  LastRecord last;
+  if (!reader.seek_to_last() || !reader.next(last.bytes)) {
+    return std::nullopt;
+  }
+  last.position = reader.position();
+  if (last.bytes.size() > most) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("the last record has {} bytes; {} are allowed in a file of {}", last.bytes.size(),
+                            most, file.file_bytes()));
+  }
+  return last;
 }
 
 bool RecordReader::next(std::string& record) {

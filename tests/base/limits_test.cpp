@@ -37,6 +37,7 @@ class MemoryLimit : public ::testing::Test {
 TEST_F(MemoryLimit, IsTheMachinesWithoutAnother) {
   EXPECT_EQ(memory_limit(sources_), kMachine);
   EXPECT_EQ(default_staging_bytes(sources_), kMachine / 4);
+  EXPECT_EQ(default_unpacked_bytes(sources_), kMachine / 2);
 }
 
 TEST_F(MemoryLimit, IsThatOfAGroupOfVersion2) {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/chunked_file.hpp"
 
+#include <sys/resource.h>
 #include <system_error>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -345,6 +349,110 @@ TEST(ChunkedFile, UnpacksNoMoreThanItSays) {
       EXPECT_THAT(read_it, Fails(Errc::malformed_metadata, HasSubstr("most_record_bytes"))) << options;
     }
   }
+}
+
+/// A file of records, the last of which is `metadata`.
+void write_records(const std::filesystem::path& path, const char* options, const std::string& record,
+                   const std::string& metadata) {
+  records::RecordWriter writer(path, records::RecordOptions::parse(options));
+  writer.write(record);
+  writer.write(metadata);
+  writer.finish();
+}
+
+TEST(ChunkedFile, HasALastRecordThatIsSmallBesideTheFile) {
+  if (!records::is_built_in(records::Codec::zstd)) {
+    GTEST_SKIP() << "zstd is not built in";
+  }
+  const TempDir temp;
+  std::string infos;  // Of two bytes each; protobuf takes more than 40 for one.
+  for (int i = 0; i < 1'000'000; ++i) {
+    infos += std::string("\x12\x00", 2);
+  }
+  write_records(temp / "alone.cpb", "zstd:1", "", infos);
+  write_records(temp / "together.cpb", "zstd:1,chunk_size:100000000", "", infos);
+  All out;
+
+  EXPECT_THAT([&] { static_cast<void>(read(temp / "alone", out)); },
+              Fails(Errc::malformed_metadata, AllOf(HasSubstr("alone.cpb"), HasSubstr("1048576"))));
+  EXPECT_THAT([&] { static_cast<void>(read_metadata(temp / "together")); },
+              Fails(Errc::malformed_metadata,
+                    AllOf(HasSubstr("together.cpb"), HasSubstr("the last record has 2000000 bytes"))));
+}
+
+TEST(ChunkedFile, HasARecordForEachChunk) {
+  const TempDir temp;
+  All leaf;
+  leaf.set_f_int32(1);
+  const std::string record = leaf.SerializeAsString();
+  chunked::ChunkMetadata metadata;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    chunked::ChunkInfo& info = *metadata.add_chunks();
+    info.set_type(chunked::ChunkInfo::MESSAGE);
+    info.set_size(record.size());
+    info.set_offset(64);  // That of the first record.
+    chunked::ChunkedField& field = *metadata.mutable_message()->add_chunked_fields();
+    field.add_field_tag()->set_field(
+        static_cast<std::uint32_t>(All::descriptor()->FindFieldByName("r_all")->number()));
+    field.add_field_tag()->set_index(i);
+    field.mutable_message()->set_chunk_index(i);
+  }
+  write_records(temp / "model.cpb", "uncompressed", record, metadata.SerializeAsString());
+  All out;
+
+  EXPECT_THAT(
+      [&] { static_cast<void>(read(temp / "model", out)); },
+      Fails(Errc::malformed_metadata, AllOf(HasSubstr("model.cpb"), HasSubstr("are both the record at 64"))));
+}
+
+TEST(ChunkedFile, IsRefusedWhereItHasMoreBytesThanAreAllowed) {
+  const TempDir temp;
+  write_cut(message_of(1000), temp / "model");
+  MergeOptions options;
+  options.most_bytes = 500;
+  All out;
+
+  EXPECT_THAT(
+      [&] { static_cast<void>(read(temp / "model", out, options)); },
+      Fails(Errc::malformed_metadata, AllOf(HasSubstr("model.cpb"), HasSubstr("MergeOptions::most_bytes"))));
+}
+
+TEST(ChunkedFile, IsNamedWhereItDoesNotFitIntoMemory) {
+  if (const char* why = testing::why_no_peak_memory(); *why != '\0') {
+    GTEST_SKIP() << why;
+  }
+  if (!records::is_built_in(records::Codec::zstd)) {
+    GTEST_SKIP() << "zstd is not built in";
+  }
+  constexpr std::size_t kBytes = std::size_t{400} << 20;
+  const TempDir temp;
+  write_text(temp / "model.cpb", packed_file("zstd:1", std::string(kBytes, '\0'), kBytes, 0));
+
+  const auto growth = testing::peak_growth([&] {
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) + kBytes / 4;
+    const rlimit limit{most, most};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) {
+      throw std::runtime_error("there is no limit on addresses");
+    }
+    MergeOptions options;
+    options.threads = 1;
+    options.most_bytes = 2 * kBytes;
+    All out;
+    try {
+      static_cast<void>(read(temp / "model", out, options));
+    } catch (const Error& error) {
+      if (error.code() == std::errc::not_enough_memory &&
+          error.detail().find("model.cpb") != std::string::npos) {
+        return;
+      }
+      throw;
+    }
+    throw std::runtime_error("it was read");
+  });
+
+  EXPECT_TRUE(growth);  // Nothing where `read` did not say so.
 }
 
 TEST(ChunkedFile, IsTheOldOneOrTheNewOneWhateverFails) {

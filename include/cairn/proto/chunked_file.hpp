@@ -21,8 +21,9 @@ namespace cairn::proto {
 ///
 /// A message that is replaced meanwhile is read whole, as it was before or as it is then. Chunks are read, unpacked and
 /// parsed by several threads, each once.
-/// Errors: as Merger and records::RecordReader; Errc::not_found, naming both files; Errc::feature_missing for a `.cpb`
-///         where this library was built without records.
+/// Errors: as Merger and records::RecordReader; Errc::not_found, naming both files; Errc::malformed_metadata for two
+///         chunks that are one record; ENOMEM, naming the file; Errc::feature_missing for a `.cpb` where this library
+///         was built without records.
 Merged read(const std::filesystem::path& prefix, google::protobuf::Message& out,
             const MergeOptions& options = {});
 /// Reads the bytes of either file.

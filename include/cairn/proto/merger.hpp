@@ -22,8 +22,9 @@ struct MergeOptions {
 
   /// Threads that parse and copy; 0: one for each core, and one alone for less than a MiB.
   unsigned threads = 0;
-  /// Most bytes of all chunks together.
-  std::uint64_t most_bytes = std::uint64_t{1} << 44;
+  /// Most bytes of all chunks together; 0: half of the memory that this process may have. More are refused before any
+  /// is read.
+  std::uint64_t most_bytes = 0;
   /// Most elements that are put in before an index which is not there yet.
   std::uint64_t most_empty_elements = std::uint64_t{1} << 16;
   /// Required fields may be missing.

@@ -21,9 +21,10 @@ namespace cairn::records {
 struct ReaderOptions {
   ReaderOptions() = default;
 
-  /// Most bytes of one record, and of what one chunk is unpacked to. A file that claims more is refused. Programs that
-  /// read files of strangers set it to what they have memory for: a few bytes can unpack to very many.
-  std::uint64_t most_record_bytes = std::uint64_t{1} << 40;
+  /// Most bytes of one record, and of what one chunk is unpacked to; 0: half of the memory that this process may have.
+  /// A file that claims more is refused. Programs that read files of strangers set it to what they have memory for: a
+  /// few bytes can unpack to very many.
+  std::uint64_t most_record_bytes = 0;
 };
 
 /// One chunk of a file, as its header describes it; for tools.

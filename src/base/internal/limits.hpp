@@ -26,6 +26,9 @@ struct LimitSources {
 /// A quarter of that: the state that is saved is in memory, too, and so is the rest of the program.
 [[nodiscard]] std::size_t default_staging_bytes(const LimitSources& sources = {});
 
+/// Half of the memory: what a file is unpacked to at most, unless the caller says otherwise.
+[[nodiscard]] std::uint64_t default_unpacked_bytes(const LimitSources& sources = {});
+
 /// How many descriptors this process may still open.
 [[nodiscard]] std::size_t free_descriptors(const LimitSources& sources = {});
 
