@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/fields.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/unknown_field_set.h>
@@ -103,6 +106,31 @@ void copy_scalar(const Message& from, const FieldDescriptor& field, Element elem
   const Reflection& set = *to.GetReflection();
   with_scalar(field, [&](const auto& functions) {
     (set.*(element ? functions.add : functions.set))(&to, &field, functions.of(from, field, element));
+  });
+}
+
+const FieldDescriptor* only_number_list(const Message& message) {
+  const Reflection& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  return fields.size() == 1 && is_number_list(*fields.front()) && reflection.GetUnknownFields(message).empty()
+             ? fields.front()
+             : nullptr;
+}
+
+void reserve_numbers(Message& message, const FieldDescriptor& field, int needed, int expected) {
+  with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      auto& numbers = numbers_of<T>(message, field);
+      if (numbers.Capacity() >= needed) {
+        return;
+      }
+      try {
+        numbers.Reserve(expected);
+      } catch (const std::bad_alloc&) {
+        // The list is as it was, and grows by steps.
+      }
+    }
   });
 }
 

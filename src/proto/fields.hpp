@@ -44,6 +44,12 @@ using Element = std::optional<int>;
 /// Sets a field that is not a message to what it is in `from`; an element is appended.
 void copy_scalar(const google::protobuf::Message& from, const google::protobuf::FieldDescriptor& field,
                  Element element, google::protobuf::Message& to);
+/// Returns the field of a message that has nothing but a list of numbers; null of any other.
+[[nodiscard]] const google::protobuf::FieldDescriptor* only_number_list(
+    const google::protobuf::Message& message);
+/// Where a list has no room for `needed` numbers, makes room for the `expected` ones, if there is memory for them.
+void reserve_numbers(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
+                     int needed, int expected);
 /// Appends the elements [begin, end) of a list of numbers.
 void copy_numbers(const google::protobuf::Message& from, const google::protobuf::FieldDescriptor& field,
                   std::size_t begin, std::size_t end, google::protobuf::Message& to);

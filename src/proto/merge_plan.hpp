@@ -22,6 +22,7 @@ struct MergeStep {
   const google::protobuf::Descriptor* type = nullptr;        // Of the message there; null for a scalar.
   const google::protobuf::FieldDescriptor* value = nullptr;  // The field whose type the scalar has.
   bool has_no_tags = false;  // A further part of its message, or the root itself.
+  std::uint64_t bytes = 0;   // Of the chunk; the plan does not know it.
 };
 
 /// The chunks that are merged, in this order.

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +22,9 @@
 #include "cairn/proto/chunked.pb.h"
 
 #include "base/internal/checked.hpp"
+#include "base/internal/mutex.hpp"
 #include "base/internal/parallel_for.hpp"
+#include "proto/fields.hpp"
 #include "proto/merge_plan.hpp"
 #include "proto/most_bytes.hpp"
 #include "proto/nesting.hpp"
@@ -31,18 +37,31 @@ namespace cairn::proto {
 namespace {
 
 using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 constexpr int kVersion = 0;  // Of this merger, as TensorFlow counts them.
 
 }  // namespace
 
-/// Makes each chunk ready by itself, and then moves all together.
+/// Makes each chunk ready by itself, and then moves all together. The numbers of a list that has many pages are moved
+/// meanwhile: they are copied, and all pages would take as much memory as the list.
 class Merging {
  public:
   Merging(MergePlan plan, Message& out, const MergeOptions& options)
       : plan_(std::move(plan)), out_(out), options_(options), ready_(plan_.steps.size()) {
     out.Clear();
+    for (std::size_t begin = 0, end = 0; begin < ready_.size(); begin = end) {
+      Pages pages;
+      for (; end < ready_.size() && plan_.steps[end].place == plan_.steps[begin].place; ++end) {
+        pages.bytes_left += plan_.steps[end].bytes;
+      }
+      if (end - begin > 1 && plan_.steps[begin].type != nullptr) {
+        pages.next = begin;
+        pages.end = end;
+        pages_.emplace(begin, pages);
+      }
+    }
   }
 
   [[nodiscard]] std::span<const MergeStep> steps() const noexcept { return plan_.steps; }
@@ -57,6 +76,7 @@ class Merging {
       refuse_kind(step, "a " + type->full_name());
     }
     chunk.copy_to(make_message(i));
+    collect(i);
   }
 
   /// Takes the bytes of a chunk, which is a message or only bytes.
@@ -72,6 +92,7 @@ class Merging {
       throw Error(Errc::malformed_metadata,
                   fmt::format("{}: the bytes are not a {}", name(step), step.type->full_name()));
     }
+    collect(i);
   }
 
   void take(std::size_t i, bool is_message, std::string bytes) {
@@ -92,6 +113,9 @@ class Merging {
     std::vector<bool> is_set(plan_.paths.size());  // Scalars, by their places.
     for (std::size_t i = 0; i < ready_.size(); ++i) {
       const MergeStep& step = plan_.steps[i];
+      if (step.type != nullptr && ready_[i].message == nullptr) {
+        continue;  // The page before has it.
+      }
       MergePlace& place = places.make(step);
       if (step.type != nullptr) {
         splice(*ready_[i].message, *place.message);
@@ -112,7 +136,60 @@ class Merging {
     std::unique_ptr<Message> own;  // Of `message`; null where that lies in the arena of the result.
     Message* message = nullptr;
     std::string bytes;
+    bool is_taken = false;
   };
+
+  /// The steps of one message that has several chunks.
+  struct Pages {
+    std::size_t next = 0;  // The first one that was not looked at.
+    std::size_t end = 0;
+    std::uint64_t bytes_left = 0;  // Of the chunks from `next` on.
+    Message* last = nullptr;       // That numbers are moved into.
+  };
+
+  /// Moves a page that is nothing but numbers of one list into the one before it, once all before it are there.
+  void collect(std::size_t i) {
+    const auto behind = pages_.upper_bound(i);
+    if (behind == pages_.begin() || i >= std::prev(behind)->second.end) {
+      return;
+    }
+    Pages& pages = std::prev(behind)->second;
+    const MutexLock lock(mutex_);
+    ready_[i].is_taken = true;
+    for (; pages.next < pages.end && ready_[pages.next].is_taken; ++pages.next) {
+      Ready& page = ready_[pages.next];
+      const MergeStep& step = plan_.steps[pages.next];
+      const FieldDescriptor* list = only_number_list(*page.message);
+      if (list == nullptr || pages.last == nullptr) {
+        pages.last = page.message;
+      } else {
+        append(*page.message, *pages.last, *list, step, pages.bytes_left);
+        page.message = nullptr;
+        page.own.reset();
+      }
+      pages.bytes_left -= step.bytes;
+    }
+  }
+
+  /// `bytes` are those of this page and of all that follow: the list has room for as many numbers as fit into them, so
+  /// that it does not move while it grows. Memory that no number comes to is reserved only.
+  void append(const Message& from, Message& to, const FieldDescriptor& list, const MergeStep& step,
+              std::uint64_t bytes) const {
+    constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+    const int count = from.GetReflection()->FieldSize(from, &list);
+    const std::int64_t needed = std::int64_t{to.GetReflection()->FieldSize(to, &list)} + count;
+    if (needed > kMost) {
+      throw Error(
+          Errc::malformed_metadata,
+          fmt::format("{}: '{}' has more elements than the 2^31 - 1 of protobuf", name(step), list.name()));
+    }
+    const double pages =
+        static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(step.bytes, 1));
+    const double expected = static_cast<double>(needed) + count * pages;  // With a page to spare.
+    reserve_numbers(to, list, static_cast<int>(needed),
+                    static_cast<int>(std::min(expected, static_cast<double>(kMost))));
+    copy_numbers(from, list, 0, static_cast<std::size_t>(count), to);
+  }
 
   [[nodiscard]] std::string name(const MergeStep& step) const {
     return fmt::format("chunk {} at {}", step.chunk, to_text(out_.GetDescriptor(), path_of(plan_, step)));
@@ -141,6 +218,8 @@ class Merging {
   Message& out_;
   const MergeOptions options_;
   std::vector<Ready> ready_;
+  std::map<std::size_t, Pages> pages_;  // By their first steps.
+  Mutex mutex_;                         // Of what `pages_` hold, and of what `ready_` has of them.
 };
 
 namespace {
@@ -182,7 +261,11 @@ Merged merge(std::span<const Chunk> chunks, const chunked::ChunkedMessage& chunk
   for (const Chunk& chunk : chunks) {
     sum.add(chunk.size_bytes());
   }
-  Merging merging(plan_merge(chunked_message, out.GetDescriptor(), chunks.size()), out, options);
+  MergePlan plan = plan_merge(chunked_message, out.GetDescriptor(), chunks.size());
+  for (MergeStep& step : plan.steps) {
+    step.bytes = chunks[static_cast<std::size_t>(step.chunk)].size_bytes();
+  }
+  Merging merging(std::move(plan), out, options);
   parallel_for(merging.steps().size(), threads_for(sum.bytes(), options.threads), [&](std::size_t i) {
     merging.take(i, chunks[static_cast<std::size_t>(merging.steps()[i].chunk)]);
   });
@@ -272,6 +355,7 @@ Merger::Merger(const chunked::ChunkMetadata& stored, const Descriptor& whole, co
       throw Error(Errc::malformed_metadata, fmt::format("chunk {} is neither a message nor bytes", chunk));
     }
     sum.add(info.size());
+    plan.steps[i].bytes = info.size();
     state_->chunks[chunk] = {i, info.size(), info.type() == chunked::ChunkInfo::MESSAGE, false};
     state_->wanted.push_back(chunk);
   }

@@ -57,6 +57,7 @@ struct Sizes {
   std::size_t limit_mib = 64;     ///< Of chunks in files.
   int chunks = 10'000;            ///< Of P5.
   int parts = 1'000;              ///< Of P9.
+  std::size_t list_mib = 2290;    ///< Of P10.
   std::size_t records_mib = 1024;
   int rounds = 1;
 
@@ -435,6 +436,34 @@ void run_part(const Sizes& sizes) {
   fs::remove(alone);
 }
 
+/// One list of packed numbers, in a file: what a write and a read take beyond it.
+void run_list(const Sizes& sizes) {
+  const fs::path prefix = sizes.directory / "list";
+  const std::size_t bytes = sizes.list_mib * kMiB;
+  nlohmann::ordered_json row{{"row", "P10"}, {"list_mib", sizes.list_mib}};
+  {
+    Block block;
+    block.mutable_values()->Resize(static_cast<int>(bytes / sizeof(std::uint64_t)), 1);
+    const MemoryBeyond memory;
+    const Stopwatch watch;
+    proto::AutoSplitter(block).write(prefix);
+    row["write_s"] = watch.seconds();
+    row["write_beyond_mb"] = memory.megabytes();
+  }
+  const MemoryBeyond memory;
+  const Stopwatch watch;
+  Block block;
+  static_cast<void>(proto::read(prefix, block));
+  row["read_s"] = watch.seconds();
+  row["read_beyond_mb"] = memory.megabytes() - static_cast<double>(bytes) / 1e6;
+  if (static_cast<std::size_t>(block.values_size()) != bytes / sizeof(std::uint64_t)) {
+    throw std::runtime_error("another list was read");
+  }
+  print(row);
+  fs::remove(prefix.string() + ".cpb");
+  fs::remove(prefix.string() + ".pb");
+}
+
 void run_small(const Sizes& sizes) {
   constexpr int kTimes = 51;
   const fs::path target = sizes.directory / "small";
@@ -480,6 +509,9 @@ void run_rows(const Sizes& sizes) {
     if (sizes.has("P9")) {
       run_part(sizes);
     }
+    if (sizes.has("P10")) {
+      run_list(sizes);
+    }
     if (sizes.has("P5")) {
       run_metadata_of_chunks(sizes);
     }
@@ -496,7 +528,7 @@ int main(int argc, char** argv) {
   cairn::bench::Sizes sizes;
   CLI::App app("Measures large protobuf messages; prints a JSON object a line.");
   app.add_option("--dir", sizes.directory, "where files go")->required();
-  app.add_option("--rows", sizes.rows, "P1 to P9, with commas; default all")->delimiter(',');
+  app.add_option("--rows", sizes.rows, "P1 to P10, with commas; default all")->delimiter(',');
   app.add_option("--tensors", sizes.tensors);
   app.add_option("--tensor-mib", sizes.tensor_mib);
   app.add_option("--nodes", sizes.nodes);
@@ -504,6 +536,7 @@ int main(int argc, char** argv) {
   app.add_option("--limit-mib", sizes.limit_mib, "of a chunk in a file (P6)");
   app.add_option("--chunks", sizes.chunks, "of the message whose metadata is read (P5)");
   app.add_option("--parts", sizes.parts, "chunks of the message of which a part is loaded (P9)");
+  app.add_option("--list-mib", sizes.list_mib, "of the list of numbers (P10)");
   app.add_option("--records-mib", sizes.records_mib, "P7");
   app.add_option("--rounds", sizes.rounds);
   CLI11_PARSE(app, argc, argv);
