@@ -33,8 +33,8 @@ class ModelConfigSplitter : public cairn::proto::ComposableSplitter {
 
   void build_chunks() override {
     const auto& proto = static_cast<const ModelConfig&>(message());
-    for (const auto& [k, v] : proto.hyperparameters()) {
-      add_chunk(cairn::proto::Chunk(std::to_string(v)), {"hyperparameters", k});
+    for (const auto& entry : proto.hyperparameters()) {
+      add_chunk({"hyperparameters", entry.first});
     }
     for (int i = 0; const Layer& layer : proto.hidden_layers()) {
       LayerSplitter(layer, *this, {"hidden_layers", i++}).build_chunks();

@@ -275,9 +275,9 @@ std::string whole_bytes(const SplitResult& split) {
 }
 
 /// Serialises, hashes and packs chunks on several threads, and writes them in order.
-void write_chunks(RecordWriter writer, const SplitResult& split) {
+void write_chunks(RecordWriter writer, const SplitResult& split, std::int32_t splitter_version) {
   chunked::ChunkMetadata metadata;
-  metadata.mutable_version()->set_splitter_version(1);
+  metadata.mutable_version()->set_splitter_version(splitter_version);
   *metadata.mutable_message() = split.chunked_message;
   std::uint64_t bytes = 0;
   for (const Chunk& chunk : split.chunks) {
@@ -288,13 +288,25 @@ void write_chunks(RecordWriter writer, const SplitResult& split) {
   }
   const bool are_large = bytes / split.chunks.size() >= kWorthATurn;
   const std::size_t threads = are_large ? std::min(threads_for(bytes, 0), kMostThreadsOfAWrite) : 1;
+  const auto* whole = split.chunked_message.has_chunk_index()
+                          ? split.chunks[static_cast<std::size_t>(split.chunked_message.chunk_index())].type()
+                          : nullptr;
+  const auto serialised = [&](std::size_t i) {
+    try {
+      return split.chunks[i].to_string();
+    } catch (const Error& error) {
+      const std::string path = ChunkPaths(metadata, whole).text(i).value_or("");
+      throw Error(error.code(),
+                  fmt::format("'{}': {}", path.empty() ? "the message itself" : path, error.detail()));
+    }
+  };
   parallel_in_order(split.chunks.size(), threads, [&](std::size_t i) -> std::function<void()> {
     const Chunk& chunk = split.chunks[i];
     chunked::ChunkInfo& info = *metadata.mutable_chunks(static_cast<int>(i));
     if (chunk.type() != nullptr && chunk.size_bytes() > kMostBytesAhead) {
-      return [&] { info.set_offset(writer.write(chunk.to_string())); };
+      return [&, i] { info.set_offset(writer.write(serialised(i))); };
     }
-    auto message = std::make_shared<const std::string>(chunk.type() != nullptr ? chunk.to_string() : "");
+    auto message = std::make_shared<const std::string>(chunk.type() != nullptr ? serialised(i) : "");
     auto write = records::prepare_write(writer, chunk.type() != nullptr ? *message : chunk.bytes());
     return [&info, message, write = std::move(write)] { info.set_offset(write()); };
   });
@@ -305,7 +317,7 @@ void write_chunks(RecordWriter writer, const SplitResult& split) {
 }  // namespace
 
 Written write_message(io::Syscalls& syscalls, const SplitResult& split, const std::filesystem::path& prefix,
-                      const WriteOptions& options) {
+                      const WriteOptions& options, std::int32_t splitter_version) {
   make_directories(syscalls, directory_of(prefix));
   Written written;
   written.path = with_ending(prefix, is_whole(split) ? ".pb" : ".cpb");
@@ -316,7 +328,7 @@ Written write_message(io::Syscalls& syscalls, const SplitResult& split, const st
     file.publish();
   } else {
     const auto record_options = records::RecordOptions::parse(options.records);
-    write_chunks(records::create_records(syscalls, written.path, record_options), split);
+    write_chunks(records::create_records(syscalls, written.path, record_options), split, splitter_version);
   }
   // Readers take a `.cpb` where there is one. So an old one goes only when the new `.pb` is durable, and an old `.pb`
   // is not looked at any more.
@@ -341,7 +353,7 @@ Merged read_message(io::Syscalls& syscalls, const std::filesystem::path& prefix,
 
 Written ComposableSplitter::write(const std::filesystem::path& prefix, const WriteOptions& options) {
   state_->check_unchanged();
-  return write_message(io::posix_syscalls(), split(), prefix, options);
+  return write_message(io::posix_syscalls(), split(), prefix, options, this->options().splitter_version);
 }
 
 std::pair<std::string, bool> ComposableSplitter::write_to_string(const WriteOptions& options) {
@@ -351,7 +363,8 @@ std::pair<std::string, bool> ComposableSplitter::write_to_string(const WriteOpti
     return {whole_bytes(result), false};
   }
   std::string bytes;
-  write_chunks(RecordWriter::append_to(bytes, records::RecordOptions::parse(options.records)), result);
+  write_chunks(RecordWriter::append_to(bytes, records::RecordOptions::parse(options.records)), result,
+               this->options().splitter_version);
   return {std::move(bytes), true};
 }
 

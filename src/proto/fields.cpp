@@ -2,6 +2,8 @@
 #include "proto/fields.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <limits>
 #include <new>
 #include <type_traits>
@@ -39,6 +41,32 @@ std::uint64_t bytes_of_value(FieldDescriptor::Type type, const T& value) {
   }
 }
 
+std::string little_endian(std::uint32_t number) {
+  std::string bytes;
+  for (int shift = 0; shift < 32; shift += 8) {
+    bytes += static_cast<char>(number >> shift & 0xFF);
+  }
+  return bytes;
+}
+
+template <class T>
+std::string text_of_value(const FieldDescriptor& field, const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    if constexpr (std::is_same_v<T, int>) {
+      if (field.enum_type() != nullptr) {
+        const auto* named = field.enum_type()->FindValueByNumber(value);
+        return named != nullptr ? named->name() : little_endian(static_cast<std::uint32_t>(value));
+      }
+    }
+    std::array<char, 32> text{};
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+  } else {
+    return value;
+  }
+}
+
 }  // namespace
 
 std::uint64_t with_length(std::uint64_t bytes) noexcept {
@@ -65,6 +93,17 @@ std::uint64_t key_bytes(const MapEntry& entry, const FieldDescriptor& field) {
   const FieldDescriptor& key = *field.message_type()->map_key();
   return 2 + std::visit([&key](const auto& value) { return bytes_of_value(key.type(), value); },
                         to_tag(entry.key));
+}
+
+std::string number_text(const Message& message, const FieldDescriptor& field, Element element) {
+  return with_scalar(field, [&](const auto& functions) {
+    return text_of_value(field, functions.of(message, field, element));
+  });
+}
+
+std::string number_text(const google::protobuf::MapValueConstRef& entry, const FieldDescriptor& value) {
+  return with_scalar(
+      value, [&](const auto& functions) { return text_of_value(value, (entry.*functions.get_value)()); });
 }
 
 std::uint64_t unknown_bytes(const UnknownField& field) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/splitter.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -25,8 +27,13 @@ using google::protobuf::Message;
 Target ComposableSplitter::State::find(const Path& path) const {
   Target target{prefix, at, &message};
   resolve(path, target.walk, target.tags);
+  find(target, prefix.size());
+  return target;
+}
+
+void ComposableSplitter::State::find(Target& target, std::size_t begin) const {
   const Tags& tags = target.tags;
-  for (std::size_t i = prefix.size(); i < tags.size(); ++i) {
+  for (std::size_t i = begin; i < tags.size(); ++i) {
     const Message& above = *target.message;
     const auto number = static_cast<int>(std::get<FieldNumber>(tags[i]).value);
     const FieldDescriptor& field = *find_field(*above.GetDescriptor(), number);
@@ -34,12 +41,12 @@ Target ComposableSplitter::State::find(const Path& path) const {
     Element element;
     MapValueConstRef value;
     if (field.is_repeated() && ++i == tags.size()) {
-      return target;  // The list as a whole.
+      return;  // The list as a whole.
     }
     if (field.is_map()) {
       if (!find_entry(above, field, to_map_key(tags[i]), value)) {
         target.is_set = false;
-        return target;
+        return;
       }
     } else if (field.is_repeated()) {
       const std::uint64_t index = std::get<ElementIndex>(tags[i]).value;
@@ -59,14 +66,46 @@ Target ComposableSplitter::State::find(const Path& path) const {
       if (target.text == &scratch) {
         plan->refuse(tags, "the string does not lie in one piece");
       }
+    } else {
+      target.number = field.is_map() ? number_text(value, type) : number_text(above, field, element);
     }
   }
-  return target;
+}
+
+/// Compares what has one chunk, and nothing of it another. Chunks themselves may refer to what is gone.
+void ComposableSplitter::State::refuse_changed_part() const {
+  std::vector<const Tags*> paths;
+  for (const PlannedChunk& chunk : plan->planned) {
+    paths.push_back(&chunk.path);
+  }
+  const auto comes_first = [](const Tags* one, const Tags* other) { return *one < *other; };
+  std::sort(paths.begin(), paths.end(), comes_first);
+  for (std::size_t i = 0; i < plan->planned.size(); ++i) {
+    const PlannedChunk& chunk = plan->planned[i];
+    const auto behind = std::upper_bound(paths.begin(), paths.end(), &chunk.path, comes_first);
+    const bool is_whole = (behind == paths.end() || !begins_with(**behind, chunk.path)) &&
+                          (behind == paths.begin() + 1 || **(behind - 2) != chunk.path);
+    const bool is_given =
+        chunk.message == nullptr && chunk.has_limit;  // Something else than what lies there.
+    if (!is_whole || is_given || chunk.is_part() || chunk.path.empty()) {
+      continue;
+    }
+    Target target{chunk.path, at, &plan->root};
+    find(target, 0);
+    const std::uint64_t had =
+        plan->chunks[i + plan->chunks.size() - plan->planned.size()].size_bytes();  // Behind the base chunk.
+    const std::uint64_t bytes = target.text != nullptr ? target.text->size() : target.message->ByteSizeLong();
+    if (!target.is_set || (target.number.empty() && bytes != had)) {
+      plan->refuse(chunk.path,
+                   fmt::format("it was changed: it had {} bytes when the message was split", had));
+    }
+  }
 }
 
 void ComposableSplitter::State::check_unchanged() const {
   const std::uint64_t bytes = plan->is_finished ? plan->root.ByteSizeLong() : plan->root_bytes;
   if (bytes != plan->root_bytes) {
+    refuse_changed_part();
     plan->refuse({}, fmt::format("it was changed: it had {} bytes when it was split, and has {} now",
                                  plan->root_bytes, bytes));
   }
@@ -115,9 +154,6 @@ void ComposableSplitter::add_chunk(const Path& path, std::optional<std::size_t> 
   if (!target.is_set) {
     plan.refuse(target.tags, "nothing is there");
   }
-  if (target.walk.type() == nullptr && target.text == nullptr) {
-    plan.refuse(target.tags, "only messages and strings are cut out as they are");
-  }
   if (target.tags.empty()) {
     return;  // What is left of the root is its base chunk anyway.
   }
@@ -127,6 +163,8 @@ void ComposableSplitter::add_chunk(const Path& path, std::optional<std::size_t> 
   chunk.message = target.message;
   if (target.text != nullptr) {
     chunk.chunk = Chunk::borrow(std::string_view(*target.text));
+  } else if (target.walk.type() == nullptr) {
+    chunk.chunk = Chunk(std::move(target.number));
   }
   plan.add(std::move(chunk), position);
 }

@@ -96,14 +96,19 @@ struct Target {
   const google::protobuf::Message* message =
       nullptr;  // There; of a scalar or a list the message that has it.
   const std::string* text = nullptr;
+  std::string number = {};  // The text of one.
   bool is_set = true;
 };
 
 struct ComposableSplitter::State {
   /// Errors: Errc::invalid_argument for a path that does not fit the type, and for an index that is out of range.
   [[nodiscard]] Target find(const Path& path) const;
-  /// Errors: Errc::invalid_argument when the whole message has another size than when it was split.
+  /// Looks for what lies at the tags of `target`, of which `begin` lead to its message.
+  void find(Target& target, std::size_t begin) const;
+  /// Errors: Errc::invalid_argument when the whole message has another size than when it was split; names a part that
+  ///         has, where it has a chunk of its own.
   void check_unchanged() const;
+  void refuse_changed_part() const;
 
   const google::protobuf::Message& message;
   std::shared_ptr<Plan> plan;

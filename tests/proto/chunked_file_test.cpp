@@ -201,6 +201,47 @@ TEST(ChunkedFile, IsReadBehindALink) {
   EXPECT_EQ(read_all(temp / "two").f_string().size(), 1000U);
 }
 
+TEST(ChunkedFile, IsARegularFile) {
+  const TempDir temp;
+  std::filesystem::create_symlink("/dev/zero", temp / "whole.pb");
+  std::filesystem::create_symlink("/dev/zero", temp / "cut.cpb");
+  std::filesystem::create_directory(temp / "directory.pb");
+
+  for (const char* name : {"whole.pb", "cut.cpb", "directory.pb"}) {
+    EXPECT_THAT([&] { read_all(temp / std::filesystem::path(name).stem()); },
+                Fails(Errc::malformed_metadata, AllOf(HasSubstr(name), HasSubstr("is not a regular file"))));
+  }
+}
+
+TEST(ChunkedFile, HasALastRecordThatNamesChunksWhereThereAreOthers) {
+  const TempDir temp;
+  records::RecordWriter one(temp / "one.cpb");
+  one.write("");
+  one.finish();
+  records::RecordWriter two(temp / "two.cpb");
+  two.write("a chunk");
+  two.write("");
+  two.finish();
+
+  EXPECT_EQ(read_all(temp / "one").ByteSizeLong(), 0U);
+  EXPECT_THAT([&] { read_all(temp / "two"); },
+              Fails(Errc::malformed_metadata, AllOf(HasSubstr("two.cpb"), HasSubstr("it names none"))));
+  EXPECT_THAT([&] { static_cast<void>(read_metadata(temp / "two")); },
+              Fails(Errc::malformed_metadata, HasSubstr("two.cpb")));
+}
+
+TEST(ChunkedFile, RecordsTheVersionOfTheSplitter) {
+  const TempDir temp;
+  const All message = message_of(1000);
+  SplitOptions options = limit(100);
+  options.splitter_version = 7;
+
+  AutoSplitter(message, options).write(temp / "model");
+
+  EXPECT_EQ(read_metadata(temp / "model")->version().splitter_version(), 7);
+  EXPECT_EQ(read_all(temp / "model").SerializeAsString(), message.SerializeAsString());
+}
+
 TEST(ChunkedFile, IsNamedWhenItIsNotThere) {
   const TempDir temp;
   for (const char* prefix : {"model", "no directory/model"}) {

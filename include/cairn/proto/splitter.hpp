@@ -25,6 +25,8 @@ struct SplitOptions {
   /// Most bytes of a chunk that is a message. One of bytes has no limit. 1 to 2^31 - 1; the default is that of
   /// TensorFlow.
   std::uint64_t max_size = (std::uint64_t{1} << 31) - 500;
+  /// The version of the splitter, which a `.cpb` records for people; no reader refuses one.
+  std::int32_t splitter_version = 1;
 };
 
 /// The chunks that a splitter has made of a message. Refers to the splitter.
@@ -93,8 +95,9 @@ class ComposableSplitter {
   [[nodiscard]] const google::protobuf::Message& message() const noexcept;
   [[nodiscard]] const SplitOptions& options() const noexcept;
 
-  /// Cuts out what lies at `path`: a message, or a string. What was cut out of that message before stays out of the
-  /// chunk. The empty path is the message of this splitter.
+  /// Cuts out what lies at `path`: a message, a string, or a number, of which the chunk is the shortest text that is
+  /// read as the same one. What was cut out of that message before stays out of the chunk. The empty path is the
+  /// message of this splitter.
   ///
   /// `position` counts the chunks that have been added, and not the base chunk; nothing: behind all of them.
   /// Errors of these four: Errc::invalid_argument when build_chunks is not running, too.

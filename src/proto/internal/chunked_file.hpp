@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "cairn/proto/chunked_file.hpp"
@@ -12,7 +13,7 @@ namespace cairn::proto {
 
 /// ComposableSplitter::write and `read` with system calls of one's own.
 Written write_message(io::Syscalls& syscalls, const SplitResult& split, const std::filesystem::path& prefix,
-                      const WriteOptions& options);
+                      const WriteOptions& options, std::int32_t splitter_version = 1);
 Merged read_message(io::Syscalls& syscalls, const std::filesystem::path& prefix,
                     google::protobuf::Message& out, const MergeOptions& options);
 
