@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/auto_splitter.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,10 +22,22 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// Takes what is larger than a third of max_size out of the pages.
+std::uint64_t page_size_of(const SplitOptions& options, std::uint64_t message_bytes) {
+  constexpr std::uint64_t kPageBytes = std::uint64_t{4} << 20;
+  if (message_bytes <= options.max_size) {
+    return options.max_size;
+  }
+  const bool is_default = options.max_size == SplitOptions().max_size;
+  const std::uint64_t otherwise = is_default ? kPageBytes : options.max_size;
+  return std::min(options.page_size != 0 ? options.page_size : otherwise, options.max_size);
+}
+
+/// Takes what is larger than a third of a page out of the pages; of what TensorFlow's merger cannot put together, what
+/// is larger than a third of max_size.
 class AutoPager final : public Pager {
  public:
-  AutoPager(Tags path, std::uint64_t max_size) : Pager(std::move(path), max_size), third_(max_size / 3) {}
+  AutoPager(Tags path, std::uint64_t page_size, std::uint64_t max_size)
+      : Pager(std::move(path), page_size), third_(page_size / 3), third_of_most_(max_size / 3) {}
 
   /// Returns the chunks of a message; `cuts` has those of what was taken out of it.
   std::vector<Chunk> chunks(const Message& message, std::uint64_t bytes) {
@@ -39,12 +52,17 @@ class AutoPager final : public Pager {
     const FieldDescriptor& type = field.is_map() ? *field.message_type()->map_value() : field;
     const bool may_be_cut =
         type.message_type() != nullptr || type.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
-    return may_be_cut ? third_ + 1 : kNever;
+    const bool is_text = type.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    const bool is_merged_here_only = (is_text && field.is_repeated()) || field.is_extension() ||
+                                     field.type() == FieldDescriptor::TYPE_GROUP;
+    return !may_be_cut ? kNever : (is_merged_here_only ? third_of_most_ : third_) + 1;
   }
 
   Kept keep(const PageValue& value) override {
     Kept kept;
-    if (value.bytes + (value.message != nullptr ? value.key_bytes : 0) <= third_) {
+    const bool is_field = std::holds_alternative<FieldNumber>(path().back());
+    const std::uint64_t most = value.message != nullptr || is_field ? third_ : third_of_most_;
+    if (value.bytes + (value.message != nullptr ? value.key_bytes : 0) <= most) {
       return kept;
     }
     if (value.message != nullptr) {
@@ -97,6 +115,7 @@ class AutoPager final : public Pager {
   }
 
   const std::uint64_t third_;
+  const std::uint64_t third_of_most_;
   std::vector<PlannedChunk> cuts_;
 };
 
@@ -112,7 +131,7 @@ void AutoSplitter::build_chunks() {
     plan.check_untouched(state_->prefix);
     plan.cut(state_->prefix);
   }
-  AutoPager pager(state_->prefix, options().max_size);
+  AutoPager pager(state_->prefix, page_size_of(options(), bytes), options().max_size);
   std::vector<Chunk> chunks = pager.chunks(message(), bytes);
   plan.is_base_given = plan.is_base_given || !is_child;
   plan.base_has_limit = plan.base_has_limit && is_child;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -228,6 +229,43 @@ TEST(AutoSplitter, CutsMessagesThatLieDeepInEachOther) {
   chunked::ChunkedMessage read;
   EXPECT_TRUE(read.ParseFromString(splitter.chunked_message().SerializeAsString()))
       << "too deep for protobuf";
+}
+
+TEST(AutoSplitter, PacksALargeMessageIntoItsPageSize) {
+  All message;
+  message.set_f_string(std::string(300, 'f'));
+  for (int i = 0; i < 20; ++i) {
+    message.add_r_string(std::string(200, 's'));
+    message.add_r_int32(i);
+  }
+  SplitOptions options;
+  options.max_size = 3000;
+  options.page_size = 150;
+
+  AutoSplitter splitter(message, options);
+
+  std::vector<std::string> texts;
+  for (const Chunk& chunk : splitter.chunks()) {
+    if (chunk.type() == nullptr) {
+      texts.emplace_back(chunk.bytes());
+    } else {
+      EXPECT_LE(chunk.size_bytes(), 150U + 200U);  // A string of a list stays in a page.
+    }
+  }
+  EXPECT_EQ(texts, std::vector<std::string>{message.f_string()});
+  EXPECT_GT(splitter.chunks().size(), 20U);
+  expect_same_when_merged(splitter, message);
+}
+
+TEST(AutoSplitter, LeavesAMessageWholeThatIsLargerThanAPageOnly) {
+  All message;
+  for (int i = 0; i < 100; ++i) {
+    message.add_r_all()->set_f_int32(i);
+  }
+  SplitOptions options;
+  options.page_size = 50;
+
+  EXPECT_EQ(AutoSplitter(message, options).chunks().size(), 1U);
 }
 
 }  // namespace

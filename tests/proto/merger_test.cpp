@@ -6,13 +6,11 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <google/protobuf/arena.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
@@ -518,92 +516,6 @@ TEST(Merger, TakesChunksInAnyOrder) {
   EXPECT_EQ(out.ShortDebugString(),
             "f_int32: 1 r_all { f_string: \"a\" } r_all { f_string: \"b\" } "
             "child { f_int32: 2 child { f_int32: 3 f_string: \"long\" } }");
-}
-
-/// A message with a list in several pages, and its tree; the pages have numbers, or a string as well.
-std::vector<std::string> pages_of_numbers(chunked::ChunkMetadata& stored) {
-  std::vector<std::string> pages;
-  for (int page = 0; page < 20; ++page) {
-    All part;
-    for (int i = 0; i < 100; ++i) {
-      part.add_r_double(100 * page + i);
-    }
-    if (page % 7 == 3) {
-      part.set_f_string(std::to_string(page));
-    }
-    pages.push_back(part.SerializeAsString());
-    chunked::ChunkInfo& info = *stored.add_chunks();
-    info.set_type(chunked::ChunkInfo::MESSAGE);
-    info.set_size(pages.back().size());
-    const auto chunk = static_cast<std::uint64_t>(page);
-    if (page == 0) {
-      stored.mutable_message()->set_chunk_index(chunk);
-    } else {
-      stored.mutable_message()->add_chunked_fields()->mutable_message()->set_chunk_index(chunk);
-    }
-  }
-  return pages;
-}
-
-TEST(Merger, PutsPagesOfNumbersInOrderHoweverTheyCome) {
-  chunked::ChunkMetadata stored;
-  const std::vector<std::string> pages = pages_of_numbers(stored);
-  for (const std::size_t step : {1U, 3U, 19U}) {  // None has a divisor in common with 20.
-    for (const bool in_arena : {false, true}) {
-      google::protobuf::Arena arena;
-      All own;
-      All& out = in_arena ? *google::protobuf::Arena::CreateMessage<All>(&arena) : own;
-      Merger merger(stored, out);
-
-      for (std::size_t i = 0, page = 0; i < pages.size(); ++i, page = (page + step) % pages.size()) {
-        merger.add(page, std::as_bytes(std::span(pages[page])));
-      }
-      static_cast<void>(merger.finish());
-
-      ASSERT_EQ(out.r_double_size(), 2000);
-      for (int i = 0; i < 2000; ++i) {
-        ASSERT_EQ(out.r_double(i), i) << step;
-      }
-      EXPECT_EQ(out.f_string(), "17");
-    }
-  }
-}
-
-TEST(Merger, HasAListOfNumbersInMemoryOnce) {
-  if (const char* why = testing::why_no_peak_memory(); *why != '\0') {
-    GTEST_SKIP() << why;
-  }
-  constexpr std::size_t kPages = 50;
-  constexpr int kNumbers = 1 << 19;  // 2 MiB a page.
-  constexpr std::size_t kListBytes = kPages * kNumbers * sizeof(float);
-  All page;
-  page.mutable_r_float()->Resize(kNumbers, 1.0F);
-  const std::string bytes = page.SerializeAsString();
-  chunked::ChunkMetadata stored;
-  stored.mutable_message()->set_chunk_index(0);
-  for (std::size_t i = 0; i < kPages; ++i) {
-    chunked::ChunkInfo& info = *stored.add_chunks();
-    info.set_type(chunked::ChunkInfo::MESSAGE);
-    info.set_size(bytes.size());
-    if (i > 0) {
-      stored.mutable_message()->add_chunked_fields()->mutable_message()->set_chunk_index(i);
-    }
-  }
-
-  const std::optional<std::size_t> growth = testing::peak_growth([&] {
-    All out;
-    Merger merger(stored, out);
-    for (std::size_t i = 0; i < kPages; ++i) {
-      merger.add(i, std::as_bytes(std::span(bytes)));
-    }
-    static_cast<void>(merger.finish());
-    if (out.r_float_size() != static_cast<int>(kPages) * kNumbers) {
-      throw std::runtime_error("the list is another");
-    }
-  });
-
-  const std::size_t most_bytes = kListBytes + (std::size_t{24} << 20);
-  EXPECT_LT(growth.value_or(most_bytes), most_bytes);
 }
 
 TEST(Merger, NeedsTheChunksOfAPartOnly) {

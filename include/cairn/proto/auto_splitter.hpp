@@ -6,7 +6,9 @@
 namespace cairn::proto {
 
 /// Cuts a message of any type, by reflection. What is larger than a third of max_size is taken out, strings and bytes
-/// as they are and messages with chunks of their own. The rest is packed into pages of at most max_size.
+/// as they are and messages with chunks of their own. The rest is packed into pages of at most max_size. Where the
+/// message is larger than max_size, SplitOptions::page_size stands for it, but for what TensorFlow's merger cannot put
+/// together again: strings in lists and maps, groups and extensions stay in their pages up to a third of max_size.
 ///
 /// The same message and limit give the same chunks and, chunk by chunk, the same bytes with one build of protobuf. A
 /// page is above max_size only where a single key of a map, or a single unknown field, is too large by itself.
