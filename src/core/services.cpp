@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -53,7 +55,9 @@ io::EngineOptions engine_options(const ContextOptions& options) {
 
 Memory::Memory(const ContextOptions& options, staging::MemoryHook pin, std::size_t ranks)
     : buffers(options.staging_bytes != 0 ? options.staging_bytes : default_staging_bytes() / ranks,
-              std::move(pin)),
+              std::move(pin),
+              std::max(options.reserve_bytes,
+                       options.idle_staging_bytes.value_or(std::numeric_limits<std::size_t>::max()))),
       scratch(kScratchBytes),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)) {}
 

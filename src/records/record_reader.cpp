@@ -183,7 +183,8 @@ struct RecordReader::State {
     }
     if (header.type == chunk_type::kTransposed) {
       file.fail(Errc::feature_missing, chunk.begin,
-                "this is a transposed chunk, which this library does not read; write the file with riegeli's option "
+                "this is a transposed chunk, which this library does not read; write the file with riegeli's "
+                "option "
                 "transpose:false");
     }
     if (header.type == chunk_type::kSignature || header.type == chunk_type::kMetadata ||

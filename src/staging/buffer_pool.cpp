@@ -2,6 +2,7 @@
 #include "staging/internal/buffer_pool.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -37,10 +38,11 @@ void touch_in_parallel(std::span<std::byte> bytes, std::size_t threads) {
 }  // namespace
 
 struct BufferPool::Memory {
-  explicit Memory(MemoryHook hook) : on_memory(std::move(hook)) {}
+  Memory(MemoryHook hook, std::size_t idle) : on_memory(std::move(hook)), idle_bytes(idle) {}
 
   Mutex mutex;
   const MemoryHook on_memory;
+  const std::size_t idle_bytes;
   std::vector<AlignedMemory> slabs CAIRN_GUARDED_BY(mutex);
   // What the hook returned; goes before the slabs.
   std::vector<std::shared_ptr<void>> holds CAIRN_GUARDED_BY(mutex);
@@ -87,6 +89,27 @@ struct BufferPool::Memory {
     CAIRN_ASSERT(data != nullptr && free.size() < free.capacity(),
                  "there is room for each buffer that comes back");
     free.push_back(data);
+    if (free.size() * kBufferBytes == allocated_bytes && allocated_bytes > idle_bytes) {
+      trim();
+    }
+  }
+
+  /// Gives memory back to the system, the newest first. No buffer is in use, so nobody waits for the lock but who would
+  /// take this memory again.
+  void trim() CAIRN_REQUIRES(mutex) {
+    CAIRN_PROBE("staging.memory_given_back");
+    while (!slabs.empty() && allocated_bytes - slabs.back().size() >= idle_bytes) {
+      const std::span<const std::byte> slab = slabs.back().bytes();
+      std::erase_if(free, [&](const std::byte* data) {
+        return !std::less<>()(data, slab.data()) && std::less<>()(data, slab.data() + slab.size());
+      });
+      allocated_bytes -= slab.size();
+      if (on_memory) {
+        holds.pop_back();
+      }
+      slabs.pop_back();
+    }
+    CAIRN_ASSERT(free.size() * kBufferBytes == allocated_bytes, "all buffers that are left are free");
   }
 };
 
@@ -99,8 +122,9 @@ struct Buffer::Beyond {
   std::shared_ptr<void> hold;  // Of the memory: goes before it.
 };
 
-BufferPool::BufferPool(std::size_t capacity_bytes, MemoryHook on_memory)
-    : memory_(std::make_shared<Memory>(std::move(on_memory))), budget_(whole_buffers(capacity_bytes)) {}
+BufferPool::BufferPool(std::size_t capacity_bytes, MemoryHook on_memory, std::size_t idle_bytes)
+    : memory_(std::make_shared<Memory>(std::move(on_memory), idle_bytes)),
+      budget_(whole_buffers(capacity_bytes)) {}
 
 void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
   if (budget_.capacity() != 0) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -142,6 +143,60 @@ TEST(BufferPoolAcquire, ReusesMemory) {
 
   EXPECT_EQ(pool.allocated_bytes(), kTwo);
   EXPECT_EQ(pool.leased_bytes(), 0U);
+}
+
+TEST(BufferPoolIdle, GivesMemoryBackWhenNoBufferIsInUse) {
+  std::size_t held_bytes = 0;
+  BufferPool pool(
+      0,
+      [&held_bytes](std::span<std::byte> memory) {
+        held_bytes += memory.size();
+        return std::shared_ptr<void>(nullptr,
+                                     [&held_bytes, bytes = memory.size()](void*) { held_bytes -= bytes; });
+      },
+      kBufferBytes);
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < 30; ++i) {
+    buffers.push_back(pool.try_acquire());
+  }
+  const std::size_t most = pool.allocated_bytes();
+
+  buffers.resize(1);
+  EXPECT_EQ(pool.allocated_bytes(), most);
+  buffers.clear();
+
+  EXPECT_GE(pool.allocated_bytes(), kBufferBytes);
+  EXPECT_LE(pool.allocated_bytes(), most / 4);  // A piece of memory has several buffers.
+  EXPECT_EQ(held_bytes, pool.allocated_bytes());
+  EXPECT_TRUE(pool.try_acquire());
+}
+
+TEST(BufferPoolIdle, GivesAllBackWhereNothingIsToStay) {
+  BufferPool pool(4 * kBufferBytes, {}, 0);
+  for (int i = 0; i < 3; ++i) {
+    Buffer first = pool.try_acquire();
+    Buffer second = pool.try_acquire();
+    std::memset(first.bytes().data(), i, first.bytes().size());
+    first.release();
+    EXPECT_GT(pool.allocated_bytes(), 0U);
+    second.release();
+
+    EXPECT_EQ(pool.allocated_bytes(), 0U);
+    EXPECT_EQ(pool.leased_bytes(), 0U);
+  }
+}
+
+TEST(BufferPoolIdle, KeepsWhatWasReserved) {
+  BufferPool pool(8 * kBufferBytes, {}, 4 * kBufferBytes);
+  pool.reserve(4 * kBufferBytes, 1);
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < 8; ++i) {
+    buffers.push_back(pool.try_acquire());
+  }
+
+  buffers.clear();
+
+  EXPECT_EQ(pool.allocated_bytes(), 4 * kBufferBytes);
 }
 
 TEST(BufferPoolAcquire, KnowsNoLimitWithACapacityOfZero) {

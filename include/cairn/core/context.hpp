@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,6 +74,10 @@ struct ContextOptions {
   std::size_t staging_bytes = 0;
   /// How much of it to take from the system at once, so that the first save is as quick as the tenth.
   std::size_t reserve_bytes = 0;
+  /// How much of it stays with the process while no save and no load holds any; what was reserved stays in any case.
+  /// Less gives memory to the program between saves, but the next one takes it anew, which blocks its caller longer.
+  /// Nothing: all that was taken stays.
+  std::optional<std::size_t> idle_staging_bytes;
   /// Most descriptors of files that saves and loads hold open at once, together; each may have a first file open
   /// beyond it, so that it need not wait for the disks of others. A smaller one leaves more to the program, but a
   /// save of more files than that writes and syncs some of them while its caller waits. 0: half of what the limit of

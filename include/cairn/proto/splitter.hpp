@@ -25,9 +25,9 @@ struct SplitOptions {
   /// Most bytes of a chunk that is a message. One of bytes has no limit. 1 to 2^31 - 1; the default is that of
   /// TensorFlow.
   std::uint64_t max_size = (std::uint64_t{1} << 31) - 500;
-  /// Most bytes of a page that AutoSplitter makes of a message above max_size, which is the most that counts. Each thread
-  /// of a write or a read has two of them in memory; small ones make more chunks. 0: 4 MiB with the default of max_size,
-  /// and max_size with another.
+  /// Most bytes of a page that AutoSplitter makes of a message above max_size; max_size is the most that counts. Each
+  /// thread of a write or a read has two of them in memory; small ones make more chunks. 0: 4 MiB with the default of
+  /// max_size, and max_size with another.
   std::uint64_t page_size = 0;
   /// The version of the splitter, which a `.cpb` records for people; no reader refuses one.
   std::int32_t splitter_version = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -21,14 +22,16 @@ using io::MemoryHook;
 
 /// Page-aligned host memory for bytes on their way between arrays and files, reused by every save and load.
 ///
-/// Memory is taken from the system when it is first needed and kept until the pool goes; it is never more than the
-/// capacity, but for one buffer of each share that holds nothing when all others are in use: that one goes when it is
-/// given back. Who waits for a buffer is served in arrival order.
+/// Memory is taken from the system when it is first needed and kept until the pool goes, or down to `idle_bytes` as
+/// soon as no buffer is in use. It is never more than the capacity, but for one buffer of each share that holds nothing
+/// when all others are in use: that one goes when it is given back. Who waits for a buffer is served in arrival order.
 /// Threads: every method may be called from any thread. Buffers may outlive the pool.
 class BufferPool {
  public:
   /// `capacity_bytes` is rounded down to whole buffers, but is two of them at least. 0 means no limit.
-  explicit BufferPool(std::size_t capacity_bytes, MemoryHook on_memory = {});
+  /// `idle_bytes` are what stays while no buffer is in use, rounded up to the pieces in which memory was taken.
+  explicit BufferPool(std::size_t capacity_bytes, MemoryHook on_memory = {},
+                      std::size_t idle_bytes = std::numeric_limits<std::size_t>::max());
 
   /// Another share of the same pool, for an operation that must not have to wait for what others hold.
   [[nodiscard]] BufferPool fair_share() const;
@@ -48,7 +51,7 @@ class BufferPool {
 
   [[nodiscard]] std::size_t capacity_bytes() const noexcept;
   [[nodiscard]] std::size_t leased_bytes() const;
-  /// Memory taken from the system so far, up to the capacity.
+  /// Memory taken from the system and not given back, up to the capacity.
   [[nodiscard]] std::size_t allocated_bytes() const;
 
  private:
