@@ -202,30 +202,56 @@ void run(const std::string& what, const Place& here, const std::filesystem::path
 }
 
 // [move]
-/// The rows of each tensor that a rank takes of a checkpoint, however it was saved.
-StateDict rows_of_each(const StateDict& tensors, std::uint64_t rank, std::uint64_t ranks) {
-  return megatron::map(tensors, [&](const StateDict& leaf) -> StateDict {
-    ShardedTensor part = *leaf.leaf_if<ShardedTensor>();
-    const std::uint64_t rows = part.global_shape[0];
-    part.axis_fragmentations.reset();  // They need not be equally many.
-    part.global_offset[0] = rows * rank / ranks;
-    part.local_shape[0] = rows * (rank + 1) / ranks - part.global_offset[0];
-    part.init_data();
-    return part;
-  });
+/// Returns what a rank takes of a checkpoint, however it was saved: rows of each tensor, and some of the leaves without.
+StateDict share_of(const StateDict& stored, std::uint64_t rank, std::uint64_t ranks) {
+  StateDict share;
+  std::uint64_t number = 0;
+  for (const auto& [key, leaf] : *stored.map_if()) {
+    const bool is_mine = number++ % ranks == rank;
+    const auto* tensor = leaf.leaf_if<ShardedTensor>();
+    if (tensor != nullptr && !tensor->global_shape.empty()) {
+      ShardedTensor part = *tensor;
+      const std::uint64_t rows = part.global_shape[0];
+      part.axis_fragmentations.reset();  // They need not be equally many.
+      part.global_offset[0] = rows * rank / ranks;
+      part.local_shape[0] = rows * (rank + 1) / ranks - part.global_offset[0];
+      share[key] = std::move(part);
+    } else if (is_mine) {
+      share[key] = leaf;
+    }
+  }
+  return share;
+}
+
+/// A leaf of a request with what was loaded for it.
+StateDict with_value(const StateDict& leaf, const cairn::Tree& value) {
+  if (const auto* tensor = leaf.leaf_if<ShardedTensor>()) {
+    ShardedTensor filled = *tensor;
+    filled.data = value.as<Array>();
+    return filled;
+  }
+  ShardedObject object = *leaf.leaf_if<ShardedObject>();
+  object.data = value;
+  return object;
 }
 
 /// Loads what Megatron-Core saved, and saves it. Both folders load through one state dict.
 void move(const std::filesystem::path& folder, const std::filesystem::path& path, std::uint64_t rank,
           std::uint64_t ranks, const cairn::Context& context) {
-  const StateDict tensors = rows_of_each(megatron::load_tensors_metadata(folder, context), rank, ranks);
-  const cairn::Tree state = megatron::load(tensors, folder, {}, context).state;  // Fills their memory.
-  StateDict moved = tensors;
-  megatron::merge(moved, megatron::load_common_state_dict(folder, context));
+  const StateDict request = share_of(megatron::load_sharded_metadata(folder, context), rank, ranks);
+  const megatron::LoadedStateDict loaded = megatron::load(request, folder, {}, context);
+  for (const std::string& problem : loaded.result.problems) {
+    std::cerr << folder.string() << ": " << problem
+              << '\n';  // Such as parts of objects that have no place in a tree.
+  }
+  StateDict moved = loaded.state;  // With common state.
+  for (const auto& [key, leaf] : *request.map_if()) {
+    moved[key] = with_value(leaf, loaded.state.as_map().at(key));
+  }
   megatron::StateDictSaveOptions options;
   options.save.overwrite = true;
   megatron::save(moved, path, options, context);
-  if (megatron::load(tensors, path, {}, context).state != state) {
+  if (megatron::load(request, path, {}, context).state != loaded.state) {
     throw cairn::Error(cairn::Errc::checksum_mismatch, "what was moved is not what there was");
   }
 }

@@ -478,6 +478,9 @@ Awaitable<Background<>> RankArrays::write_all(std::unique_ptr<State> state) {
   if (!here.leaves.arrays.empty()) {
     detail::add_divided(here.writer, here.leaves.arrays, assignments, here.options.most_files, context);
   }
+  if (here.options.most_files == 1) {
+    here.writer.mean_marked();
+  }
   if (!here.ranks) {
     co_return co_await write_arrays(context, std::move(here.writer));
   }

@@ -63,8 +63,9 @@ void write_policies(JsonWriter& json, const std::vector<FilesOfPolicy>& policies
   json.end();
 }
 
-void write_value(JsonWriter& json, const DescribedValue& described) {
-  json.begin_object(JsonLayout::line).key("name").value(described.name).key("kind").value(described.kind);
+void write_value(JsonWriter& json, const DescribedValue& described, bool is_foreign) {
+  json.begin_object(JsonLayout::line).key("name").value(shown_path(described.name, is_foreign));
+  json.key("kind").value(described.kind);
   const auto& value = described.value;
   if (const auto* text = std::get_if<std::string>(&value)) {
     json.key("value").value(*text);
@@ -79,22 +80,24 @@ void write_value(JsonWriter& json, const DescribedValue& described) {
 }
 
 /// Writes what another program has saved and has no place in a tree.
-void write_left_out(JsonWriter& json, const std::vector<DescribedValue>& left_out) {
+void write_left_out(JsonWriter& json, const std::vector<DescribedValue>& left_out, bool is_foreign) {
   if (left_out.empty()) {
     return;
   }
   json.key("left_out").begin_list();
   for (const DescribedValue& one : left_out) {
-    json.begin_object(JsonLayout::line).key("name").value(one.name).key("why").value(one.kind).end();
+    json.begin_object(JsonLayout::line).key("name").value(shown_path(one.name, is_foreign));
+    json.key("why").value(one.kind).end();
   }
   json.end();
 }
 
-void print_left_out(Output& out, std::string_view title, const std::vector<DescribedValue>& left_out) {
+void print_left_out(Output& out, std::string_view title, const std::vector<DescribedValue>& left_out,
+                    bool is_foreign) {
   const std::array<Column, 2> columns{{{"LEFT OUT"}, {"WHAT IT IS"}}};
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const DescribedValue& one : left_out) {
-      row({part_title(title, one.name), printable(one.kind)});
+      row({part_title(title, shown_path(one.name, is_foreign)), printable(one.kind)});
     }
   });
 }
@@ -139,13 +142,13 @@ void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::s
       has_statistics ? gather(checkpoint, title, description.arrays) : std::vector<ArrayStatistics>());
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
-    write_value(json, value);
+    write_value(json, value, checkpoint.is_foreign());
   }
   json.end();
   if (const auto message = chunks_of(item)) {
     write_chunks(json, *message);
   }
-  write_left_out(json, description.left_out);
+  write_left_out(json, description.left_out, checkpoint.is_foreign());
   write_notes(json, description.problems);
   write_documents(json, checkpoint, title, description);
   json.key("files").begin_list();
@@ -217,11 +220,13 @@ void print_divisions(Output& out, const CheckpointView& checkpoint, std::string_
   });
 }
 
-void print_values(Output& out, std::string_view title, const std::vector<DescribedValue>& values) {
+void print_values(Output& out, std::string_view title, const std::vector<DescribedValue>& values,
+                  bool is_foreign) {
   const std::array<Column, 3> columns{{{"VALUE"}, {"KIND"}, {""}}};
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const DescribedValue& value : values) {
-      row({part_title(title, value.name), printable(value.kind), printable(value_text(value))});
+      row({part_title(title, shown_path(value.name, is_foreign)), printable(value.kind),
+           printable(value_text(value))});
     }
   });
 }
@@ -266,13 +271,13 @@ void print_item(Output& out, const CheckpointView& checkpoint, const std::string
     }
   }
   if (!description.values.empty()) {
-    print_values(out, title, description.values);
+    print_values(out, title, description.values, checkpoint.is_foreign());
   }
   if (const auto message = chunks_of(item)) {
     print_chunks(out, *message);
   }
   if (!description.left_out.empty()) {
-    print_left_out(out, title, description.left_out);
+    print_left_out(out, title, description.left_out, checkpoint.is_foreign());
   }
   print_notes(out, description.problems, "  ");
   print_documents(out, checkpoint, title, description, "  ", kMostLines);

@@ -62,7 +62,7 @@ std::vector<std::string> titles_of(const CheckpointView& checkpoint, std::string
     titles.push_back(title_of(item, shown_path(array.name, checkpoint.is_foreign())));
   }
   for (const DescribedValue& value : description.values) {
-    titles.push_back(title_of(item, value.name));
+    titles.push_back(title_of(item, shown_path(value.name, checkpoint.is_foreign())));
   }
   std::sort(titles.begin(), titles.end());
   return titles;
@@ -112,7 +112,8 @@ std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view
       add({title_of(item, path), item, std::move(place), std::nullopt}, path);
     }
     for (const DescribedValue& value : description.values) {
-      add({title_of(item, value.name), item, std::nullopt, value}, value.name);
+      const std::string path = shown_path(value.name, checkpoint.is_foreign());
+      add({title_of(item, path), item, std::nullopt, value}, path);
     }
     if (item == name && exact.empty()) {
       exact.push_back({item, item, std::nullopt, std::nullopt});

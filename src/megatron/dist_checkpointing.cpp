@@ -21,7 +21,7 @@
 #include "io/internal/engine.hpp"
 #include "io/internal/syscalls.hpp"
 #include "megatron/call_options.hpp"
-#include "megatron/state_files.hpp"
+#include "megatron/foreign_folder.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "store/internal/source.hpp"
 
@@ -30,7 +30,6 @@ namespace {
 
 constexpr const char* kContentMetadata = "content_metadata";
 constexpr const char* kAnnotation = "cairn.megatron";
-constexpr const char* kForeignConfig = "metadata.json";
 
 /// The annotations of a save, and the form that it is in.
 std::string with_backend(const std::string& annotations, const Backend& backend) {
@@ -40,19 +39,6 @@ std::string with_backend(const std::string& annotations, const Backend& backend)
   }
   all[kAnnotation] = {{"backend", backend.name}, {"version", backend.version}};
   return all.dump();
-}
-
-/// The form that a JSON object names.
-std::optional<Backend> backend_in(const nlohmann::json& object, const char* name_key,
-                                  const char* version_key) {
-  if (!object.is_object() || !object.contains(name_key) || !object[name_key].is_string()) {
-    return std::nullopt;
-  }
-  Backend backend{object[name_key].get<std::string>(), 1};
-  if (object.contains(version_key) && object[version_key].is_number_unsigned()) {
-    backend.version = object[version_key].get<std::uint32_t>();
-  }
-  return backend;
 }
 
 /// A save as the library makes it.
@@ -102,34 +88,83 @@ cairn::LoadOptions own_load(detail::LoadParts parts) {
   return options;
 }
 
+/// Makes a call that reads `path`. Where that is not a whole checkpoint, its error says what is missing.
+template <class Call>
+auto explained(const std::filesystem::path& path, const Call& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    const std::string why = error.code() == Errc::cancelled ? "" : detail::why_not_a_checkpoint(path);
+    if (why.empty()) {
+      throw;
+    }
+    throw Error(Errc::not_committed, why);
+  }
+}
+
 StateDict load_own(AbstractStateDict wanted, detail::LoadParts parts, const std::filesystem::path& path,
                    const Context& context) {
   wanted.checks_access = false;
   const Requests requests = {Request(store::kStateName, std::move(wanted))};
-  return load_checkpointables(path, requests, own_load(parts), context).take<StateDict>(store::kStateName);
+  return explained(path, [&] {
+    return load_checkpointables(path, requests, own_load(parts), context).take<StateDict>(store::kStateName);
+  });
 }
 
-/// The tensors that a checkpoint has, and the objects.
-StateDict stored_state(const std::filesystem::path& path, const Context& context) {
+bool is_tensor(const StateDict& leaf) {
+  return leaf.leaf_if<ShardedTensor>() != nullptr;
+}
+
+/// The tensors that a checkpoint has, and the objects. `left_out` is told what cannot be loaded; null: that is an
+/// error.
+StateDict stored_state(const std::filesystem::path& path, const Context& context, bool has_objects,
+                       std::vector<LeftOutKey>* left_out) {
   const std::vector<std::string> names = {store::kStateName};
-  const CheckpointMetadata stored =
-      checkpointables_metadata(path, names, own_load(detail::LoadParts()), context);
-  return stored.at(store::kStateName).as<AbstractStateDict>().requested;
+  AbstractStateDict stored = explained(path, [&] {
+    return checkpointables_metadata(path, names, own_load(detail::LoadParts()), context)
+        .at(store::kStateName)
+        .as<AbstractStateDict>();
+  });
+  if (!has_objects) {
+    std::erase_if(stored.left_out, [](const LeftOutKey& one) { return !one.is_tensor; });
+    stored.requested = extract_matching_values(stored.requested, is_tensor).first;
+  }
+  if (left_out == nullptr && !stored.left_out.empty()) {
+    const LeftOutKey& first = stored.left_out.front();
+    throw Error(
+        Errc::structure_mismatch,
+        fmt::format(
+            "{}: '{}' cannot be loaded: {}{}; 'left_out' takes the names, and the call then "
+            "returns the others",
+            path.string(), first.key, first.why,
+            stored.left_out.size() > 1 ? fmt::format(", and {} more", stored.left_out.size() - 1) : ""));
+  }
+  if (left_out != nullptr) {
+    *left_out = std::move(stored.left_out);
+  }
+  return std::move(stored.requested);
 }
 
 /// Returns the form of files that no Cairn wrote.
 std::optional<Backend> foreign_backend(const store::Source& source) {
   const std::vector<std::string> files = source.files("");
-  if (std::find(files.begin(), files.end(), kForeignConfig) != files.end()) {
+  const std::string name(detail::kForeignConfigFile);
+  const bool is_recognised = StateDictHandler().recognises(files);
+  const std::uint64_t bytes = source.file_bytes(name).value_or(detail::kMostConfigBytes + 1);
+  if (bytes <= detail::kMostConfigBytes) {
     staging::OwnPlane own(io::posix_syscalls(), 1);
-    const std::string text = source.read_verified(own.plane().engine, kForeignConfig);
-    const nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
-    if (auto backend = backend_in(config, "sharded_backend", "sharded_backend_version")) {
-      return backend;
+    const std::string text = source.read_verified(own.plane().engine, name);
+    try {
+      if (const auto config = detail::parse_config(text, (source.root() / name).string())) {
+        return config->backend;
+      }
+    } catch (const Error&) {
+      if (is_recognised) {
+        throw;
+      }
     }
   }
-  return StateDictHandler().recognises(files) ? std::optional<Backend>(Backend{"torch_dist", 1})
-                                              : std::nullopt;
+  return is_recognised ? std::optional<Backend>(Backend{"torch_dist", 1}) : std::nullopt;
 }
 
 }  // namespace
@@ -171,7 +206,7 @@ LoadedStateDict load(const StateDict& requested, const std::filesystem::path& pa
   LoadedStateDict loaded;
   try {
     const Requests requests = {Request(store::kStateName, std::move(wanted))};
-    Loaded values = load_checkpointables(path, requests, how, context);
+    Loaded values = explained(path, [&] { return load_checkpointables(path, requests, how, context); });
     loaded.state = values.take<StateDict>(store::kStateName).tree();
     loaded.result = values.result();
   } catch (...) {
@@ -201,19 +236,21 @@ std::optional<Tree> content_metadata_of(const Tree& loaded) {
   return found == loaded.as_map().end() ? std::nullopt : std::optional<Tree>(found->second);
 }
 
-StateDict load_tensors_metadata(const std::filesystem::path& path, const Context& context) {
-  const auto is_tensor = [](const StateDict& leaf) { return leaf.leaf_if<ShardedTensor>() != nullptr; };
-  return extract_matching_values(stored_state(path, context), is_tensor).first;
+StateDict load_tensors_metadata(const std::filesystem::path& path, const Context& context,
+                                std::vector<LeftOutKey>* left_out) {
+  return stored_state(path, context, false, left_out);
 }
 
-StateDict load_sharded_metadata(const std::filesystem::path& path, const Context& context) {
-  return stored_state(path, context);
+StateDict load_sharded_metadata(const std::filesystem::path& path, const Context& context,
+                                std::vector<LeftOutKey>* left_out) {
+  return stored_state(path, context, true, left_out);
 }
 
-std::map<std::string, Array> load_plain_tensors(const std::filesystem::path& path, const Context& context) {
+std::map<std::string, Array> load_plain_tensors(const std::filesystem::path& path, const Context& context,
+                                                std::vector<LeftOutKey>* left_out) {
   const detail::LoadParts sharded_only{false, true};
-  const Tree state =
-      load_own(AbstractStateDict(load_tensors_metadata(path, context)), sharded_only, path, context).tree();
+  AbstractStateDict all(load_tensors_metadata(path, context, left_out));
+  const Tree state = load_own(std::move(all), sharded_only, path, context).tree();
   std::map<std::string, Array> tensors;
   for (const auto& [key, value] : state.as_map()) {
     tensors.emplace_hint(tensors.end(), key, *value.array_if());
@@ -241,7 +278,7 @@ std::optional<Backend> backend_of(const std::filesystem::path& path) {
   const auto annotations = nlohmann::json::parse(source->manifest()->annotations, nullptr, false);
   std::optional<Backend> backend;
   if (annotations.is_object() && annotations.contains(kAnnotation)) {
-    backend = backend_in(annotations[kAnnotation], "backend", "version");
+    backend = detail::backend_in(annotations[kAnnotation], "backend", "version");
   }
   return backend ? backend : PlainSave().backend();
 }

@@ -23,6 +23,7 @@
 #include "handlers/internal/array_files.hpp"
 #include "handlers/internal/packed_tree.hpp"
 #include "megatron/call_options.hpp"
+#include "megatron/foreign_folder.hpp"
 #include "megatron/prepare.hpp"
 #include "megatron/rank_requests.hpp"
 #include "megatron/state_files.hpp"
@@ -33,9 +34,6 @@ namespace {
 
 using Files = std::shared_ptr<const array_store::StoredFiles>;
 using Layout = std::shared_ptr<const array_store::FileLayout>;
-
-/// A file of Megatron-Core's that has common state, in its older form.
-constexpr std::string_view kForeignCommonFile = "common.pt";
 
 std::string full_name(const array_store::StoredFiles& files, std::string_view name) {
   return (files.directory() / name).string();
@@ -66,6 +64,8 @@ struct ObjectMaker {
   LoadContext context;
   Layout layout;  ///< Null: they are Cairn's.
   std::string source;
+  /// Objects were asked for: one that has no place in a tree is an error, and not null.
+  bool is_asked = false;
 
   [[nodiscard]] Tree make(const formats::Index& index, const formats::IndexEntry& entry,
                           const Array& array) const;
@@ -83,8 +83,54 @@ Tree ObjectMaker::make(const array_store::StoredObject& object, std::string_view
   std::vector<formats::LeftOut> left_out;
   Tree tree = read_object(layout, object, path, &left_out);
   for (const formats::LeftOut& one : left_out) {
+    if (is_asked && one.path.empty()) {
+      throw Error(Errc::structure_mismatch, fmt::format("{}: {} is asked for, and has no place in a tree: {}",
+                                                        source, formats::shown(path), one.why));
+    }
     context.add_problem(fmt::format("{}: {} has no place in a tree, and is left out: {}",
                                     formats::shown(path), formats::shown(one.path), one.why));
+  }
+  return tree;
+}
+
+/// Reads what a folder of another program says of itself; nothing where it is not one of Megatron-Core's.
+Awaitable<std::optional<ForeignConfig>> read_config(Files files) {
+  const std::string name(kForeignConfigFile);
+  const std::uint64_t size = files->size_bytes(name).value_or(kMostConfigBytes + 1);
+  if (size > kMostConfigBytes) {
+    co_return std::nullopt;
+  }
+  Awaitable<std::vector<std::byte>> reading = read_whole(files, name);
+  const std::vector<std::byte> bytes = co_await std::move(reading);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  co_return parse_config(text, full_name(*files, name));
+}
+
+/// Refuses a folder of Megatron-Core's whose save did not end, or of which common state that is wanted is gone.
+void check_folder(const array_store::StoredFiles& files, const std::optional<ForeignConfig>& config,
+                  const StoredDict& stored, bool has_common) {
+  const bool has_file = files.size_bytes(kForeignCommonFile).has_value();
+  if (!config && (has_file || stored.common)) {
+    throw Error(
+        Errc::not_committed,
+        fmt::format("{}: it is missing, or names no backend; Megatron-Core writes it last, so that the "
+                    "save did not end: load another checkpoint",
+                    full_name(files, kForeignConfigFile)));
+  }
+  if (has_common && config && config->has_common_file && !has_file && !stored.common) {
+    throw Error(Errc::not_found,
+                fmt::format("{}: it is gone, and metadata.json names it: bring it back, or load the tensors "
+                            "alone (load_plain_tensors)",
+                            full_name(files, kForeignCommonFile)));
+  }
+}
+
+/// Common state is a map, whatever the file says that another program wrote.
+Tree checked_common(Tree tree, std::string_view name) {
+  if (!tree.is_map()) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: common state is a dict that torch.save wrote; this is of kind {}", name,
+                            cairn::name(tree.kind())));
   }
   return tree;
 }
@@ -100,7 +146,14 @@ Awaitable<Tree> read_common_file(Files files, ObjectMaker objects) {
   if (objects.layout == nullptr) {
     co_return unpack_tree(bytes, full_name(*files, name));
   }
-  co_return objects.make({*objects.layout, objects.source, name, bytes}, name);
+  if (bytes.empty()) {
+    throw Error(
+        Errc::malformed_metadata,
+        fmt::format("{}: it is empty: its save did not end, or it was cut off; load another checkpoint",
+                    full_name(*files, name)));
+  }
+  co_return checked_common(objects.make({*objects.layout, objects.source, name, bytes}, name),
+                           full_name(*files, name));
 }
 
 /// A load reads this of the files of arrays.
@@ -112,9 +165,22 @@ struct WantedState {
   bool has_common = false;                       ///< Common state comes behind the objects.
 };
 
+/// Refuses a key that is asked for, and cannot be loaded.
+void refuse_left_out(std::string_view key, const StoredDict& stored) {
+  if (const LeftOutKey* one = stored.find_left_out(key)) {
+    throw Error(
+        Errc::structure_mismatch,
+        fmt::format("'{}' is asked for, and cannot be loaded: {}; a request without it loads the rest", key,
+                    one->why));
+  }
+}
+
 WantedState wanted_state(const PreparedDict& prepared, const StoredDict& stored,
                          const std::set<std::string>& dropped, bool has_common) {
   WantedState wanted_now;
+  for (const PreparedTensor& tensor : prepared.tensors) {
+    refuse_left_out(tensor.key, stored);
+  }
   for (const PreparedTensor& tensor : prepared.tensors) {
     if (!tensor.boxes.empty() && !dropped.contains(tensor.key)) {
       wanted_now.boxes.push_back(wanted(tensor));
@@ -129,6 +195,8 @@ WantedState wanted_state(const PreparedDict& prepared, const StoredDict& stored,
     }
     const auto found = stored.objects.find(object.unique_key);
     if (found == stored.objects.end()) {
+      refuse_left_out(object.key, stored);
+      refuse_left_out(object.unique_key, stored);
       throw Error(Errc::not_found,
                   fmt::format("'{}': objects of this key are stored, but not this one", object.unique_key));
     }
@@ -180,7 +248,8 @@ Awaitable<LoadedParts> read_arrays(LoadContext context, Files files, formats::In
       loaded.objects.emplace(unique_key, objects.make(index, (stored++)->entry, *array++));
     }
     if (wanted.has_common) {
-      loaded.common = objects.make(index, stored->entry, *array);
+      loaded.common =
+          checked_common(objects.make(index, stored->entry, *array), formats::shown(stored->entry.name));
     }
   };
   co_await context.run(std::move(make_objects));
@@ -206,14 +275,36 @@ Awaitable<formats::Index> open_stored(Files files, Layout layout) {
   return array_store::open_index(std::move(files), std::move(options));
 }
 
+/// Names what the load leaves out, in its problems.
+void tell_left_out(const LoadContext& context, std::span<const LeftOutKey> left_out) {
+  constexpr std::size_t kMostNamed = 100;
+  for (const LeftOutKey& one : left_out.first(std::min(left_out.size(), kMostNamed))) {
+    context.add_problem(fmt::format("'{}' is left out: {}", one.key, one.why));
+  }
+  if (left_out.size() > kMostNamed) {
+    context.add_problem(fmt::format("{} more keys are left out", left_out.size() - kMostNamed));
+  }
+}
+
+/// What of a checkpoint is known before its arrays.
+struct KnownState {
+  Tree common = Tree::map();  ///< Where it has a file of its own.
+  bool has_common = true;     ///< Common state is wanted.
+  std::optional<ForeignConfig> config;
+};
+
 Awaitable<StateDict> read_sharded(LoadContext context, std::optional<AskedState> asked, ObjectMaker objects,
-                                  Tree common, bool has_common) {
+                                  KnownState known) {
   const Files files = stored_files(context);
   Awaitable<formats::Index> opening = open_stored(files, objects.layout);
   formats::Index index = co_await std::move(opening);
   StoredDict stored;
   std::function<void()> list = [&] {
     stored = stored_dict(index);
+    if (objects.layout != nullptr) {
+      check_folder(*files, known.config, stored, known.has_common);
+    }
+    tell_left_out(context, stored.left_out);
     if (!asked) {
       asked.emplace(all_of(stored));
     }
@@ -225,13 +316,13 @@ Awaitable<StateDict> read_sharded(LoadContext context, std::optional<AskedState>
     co_await check_access(context, asked->prepared);
   }
   WantedState wanted_now;
-  std::optional<Error> fault =
-      fault_in(context, [&] { wanted_now = wanted_state(asked->prepared, stored, dropped, has_common); });
+  std::optional<Error> fault = fault_in(
+      context, [&] { wanted_now = wanted_state(asked->prepared, stored, dropped, known.has_common); });
   Awaitable<LoadedParts> reading =
       read_arrays(context, files, std::move(index), std::move(wanted_now), objects, std::move(fault));
   LoadedParts loaded = co_await std::move(reading);
   if (loaded.common.is_null()) {
-    loaded.common = std::move(common);
+    loaded.common = std::move(known.common);
   }
   loaded.dropped = std::move(dropped);
   StateDict state;
@@ -247,24 +338,31 @@ Background<StateDict> read_state(LoadContext context, std::optional<AskedState> 
   const auto* given = context.option<LoadParts>();
   const LoadParts parts = given != nullptr ? *given : LoadParts();
   const Files files = stored_files(context);
-  const ObjectMaker objects{context, layout_of(context), context.path().string()};
-  Tree common = Tree::map();
+  const ObjectMaker objects{context, layout_of(context), context.path().string(), asked.has_value()};
+  KnownState known;
+  known.has_common = parts.has_common;
+  if (objects.layout != nullptr) {
+    Awaitable<std::optional<ForeignConfig>> reading = read_config(files);
+    known.config = co_await std::move(reading);
+  }
   if (parts.has_common) {
     Awaitable<Tree> reading = read_common_file(files, objects);
-    common = co_await std::move(reading);
+    known.common = co_await std::move(reading);
   }
   if (!parts.has_sharded && objects.layout == nullptr) {
-    co_return StateDict(std::move(common));
+    co_return StateDict(std::move(known.common));
   }
-  Awaitable<StateDict> reading =
-      read_sharded(context, std::move(asked), objects, std::move(common), parts.has_common);
+  Awaitable<StateDict> reading = read_sharded(context, std::move(asked), objects, std::move(known));
   co_return co_await std::move(reading);
 }
 
 Awaitable<AbstractStateDict> read_stored_dict(LoadContext context) {
   Awaitable<formats::Index> opening = open_stored(stored_files(context), layout_of(context));
   const formats::Index index = co_await std::move(opening);
-  co_return AbstractStateDict(stored_dict(index).dict());
+  StoredDict stored = stored_dict(index);
+  AbstractStateDict answer(stored.dict());
+  answer.left_out = std::move(stored.left_out);
+  co_return answer;
 }
 
 }  // namespace
@@ -303,6 +401,9 @@ Description StateDictHandler::describe(const AbstractStateDict& stored) const {
     }
   }
   const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  for (const LeftOutKey& one : stored.left_out) {
+    description.left_out.push_back({detail::path_of(one.key), one.why, {}});
+  }
   std::sort(arrays.begin(), arrays.end(), by_name);
   std::sort(description.values.begin(), description.values.end(), by_name);
   description.arrays = ArrayEntries(std::move(arrays));

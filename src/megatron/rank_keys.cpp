@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/base/some_ranks.hpp"
 
@@ -92,13 +94,11 @@ void check_grid(std::string_view key, const Grid& grid) {
       return;
     }
   }
-  std::uint64_t count = 1;
-  for (const std::uint64_t extent : grid.shape) {
-    count *= extent;
-  }
+  const std::optional<std::uint64_t> count = element_count(Shape(std::span<const std::uint64_t>(grid.shape)));
   throw Error(Errc::incomplete_shards,
               fmt::format("'{}': {} of its {} objects are there; no main replica of [{}] of {}", key,
-                          grid.mains.size(), count, fmt::join(place, ", "), tuple(grid.shape)));
+                          grid.mains.size(), count ? std::to_string(*count) : "more than 2^64",
+                          fmt::join(place, ", "), tuple(grid.shape)));
 }
 
 void add_object(std::map<std::string_view, Grid>& grids, std::string_view name, const KeyNote& note) {

@@ -91,6 +91,9 @@ std::vector<std::string_view> keys_of(const StoredDict& stored) {
   for (const auto& [unique_key, entry] : stored.objects) {
     keys.push_back(parse_unique_key(unique_key)->key);
   }
+  for (const LeftOutKey& one : stored.left_out) {
+    keys.push_back(one.key);
+  }
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;
@@ -111,14 +114,14 @@ std::set<std::string_view> keys_of(const PreparedDict& prepared) {
 std::set<std::string> unexpected_of(const PreparedDict& prepared, const StoredDict& stored) {
   std::set<std::string> unexpected;
   for (const PreparedTensor& tensor : prepared.tensors) {
-    if (!stored.tensors.contains(tensor.key)) {
+    if (!stored.tensors.contains(tensor.key) && stored.find_left_out(tensor.key) == nullptr) {
       unexpected.insert(tensor.key);
     }
   }
   for (const PreparedObject& object : prepared.objects) {
     const auto near = stored.objects.lower_bound(object.key + "/shard_");
     const auto parts = near != stored.objects.end() ? parse_unique_key(near->first) : std::nullopt;
-    if (!parts || parts->key != object.key) {
+    if ((!parts || parts->key != object.key) && stored.find_left_out(object.key) == nullptr) {
       unexpected.insert(object.key);
     }
   }

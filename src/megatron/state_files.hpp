@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/array_store/file_layout.hpp"
 #include "cairn/contract/load_context.hpp"
+#include "cairn/megatron/abstract_state_dict.hpp"
 #include "cairn/megatron/state_dict.hpp"
 
 #include "array_store/internal/reader.hpp"
@@ -31,6 +33,10 @@ struct StoredDict {
   std::map<std::string, StoredEntry, std::less<>> tensors;  ///< By key.
   std::map<std::string, StoredEntry, std::less<>> objects;  ///< By unique key.
   std::optional<StoredEntry> common;  ///< Common state, where Megatron saved it as an object.
+  std::vector<LeftOutKey> left_out;   ///< In the order of their keys.
+
+  /// Returns what says why a key cannot be loaded; null where that is not so.
+  [[nodiscard]] const LeftOutKey* find_left_out(std::string_view key) const;
 
   /// Tensors with one part each, and objects, without data, by their keys.
   [[nodiscard]] StateDict dict() const;

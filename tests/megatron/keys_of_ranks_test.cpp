@@ -14,6 +14,7 @@
 #include "coord/simulated_job.hpp"
 #include "megatron/memory_checkpoint.hpp"
 #include "megatron/rank_keys.hpp"
+#include "support/fails.hpp"
 
 namespace cairn::megatron {
 namespace {
@@ -82,6 +83,16 @@ Awaitable<std::string> agree_with_another_role(Shared session, std::size_t rank)
 TEST(KeysOfRanks, AreSaidOnce) {
   Job job(kManyRanks, 16);
   EXPECT_THAT(Job::texts(job.run(agree_alike)), Each("news known "));
+}
+
+TEST(KeysOfRanks, OfAGridThatIsTooLargeAreCounted) {
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 32;
+  const StateDict dict = {{"o", ShardedObject{"rng", 1, {kHalf, kHalf}, {0, 0}}}};
+  const std::string keys = detail::encode_keys(detail::prepare(dict, detail::Purpose::save), 0);
+
+  EXPECT_THAT(
+      [&] { detail::check_keys(keys); },
+      testing::Fails(Errc::incomplete_shards, HasSubstr("'rng': 1 of its more than 2^64 objects are there")));
 }
 
 TEST(KeysOfRanks, AreCheckedForAll) {

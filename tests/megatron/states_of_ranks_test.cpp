@@ -371,6 +371,22 @@ TEST_F(StatesOfRanksTest, ArePaddedAndCut) {
   EXPECT_EQ(state.at("fewer").as<Array>(), numbers({7}));
 }
 
+TEST_F(StatesOfRanksTest, SayNothingOfTorchWhereItsFilesAreNotAskedFor) {
+  JointJob job{JointJob::Options(2)};
+  const auto two_boxes = [](std::uint32_t rank) {
+    StateDict::List parts;
+    for (std::uint64_t layer = 0; layer < 2; ++layer) {
+      parts.emplace_back(ShardedTensor::from_rank_offsets("w", counted({2}), {{0, 2 * layer + rank, 4}}));
+    }
+    return StateDict{{"layers", StateDict::list(std::move(parts))}};
+  };
+
+  for (const testing::RankEnd& end : save_on(job, two_boxes)) {
+    ASSERT_EQ(end.text(), "committed");
+    EXPECT_THAT(end.result->problems, ::testing::IsEmpty());
+  }
+}
+
 TEST_F(StatesOfRanksTest, HaveFilesForTorchWhereThatIsAskedFor) {
   const auto layers = [](std::uint32_t rank) {
     StateDict::List parts;

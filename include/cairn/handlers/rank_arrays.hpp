@@ -34,7 +34,8 @@ struct RankArrayOptions {
   /// its main replica. All members name the same ranks.
   std::vector<std::uint32_t> group;
   /// Up to so many boxes of an array that this rank writes, and no policy divides, lie in files of their own, which
-  /// torch reads. Where there are more, all lie in one, which is marked (docs/sharding.md).
+  /// torch reads. Where there are more, all lie in one, which is marked (docs/sharding.md). 1: marked files are meant, and
+  /// no problem of the save.
   std::size_t most_files = 16;
 };
 

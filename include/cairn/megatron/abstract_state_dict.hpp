@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cairn/handlers/tree.hpp"
 #include "cairn/megatron/state_dict.hpp"
@@ -10,6 +12,15 @@
 #include "cairn/observe/report.hpp"
 
 namespace cairn::megatron {
+
+/// What another program has saved under a key, and no load gives.
+struct LeftOutKey {
+  std::string key;
+  std::string why;
+  bool is_tensor = true;
+
+  bool operator==(const LeftOutKey&) const = default;
+};
 
 /// What a load asks for.
 ///
@@ -28,6 +39,8 @@ struct AbstractStateDict {
   bool checks_access = true;
   /// Where keys that only one side has go, in the modes that return them. May be null.
   std::shared_ptr<Mismatch> mismatch;
+  /// In the answer to a question for metadata: what lies there beyond `requested`, and cannot be loaded. Loads ignore it.
+  std::vector<LeftOutKey> left_out;
 };
 
 /// What a load brings.

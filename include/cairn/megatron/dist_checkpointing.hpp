@@ -88,17 +88,23 @@ cairn::SaveResult save(const StateDict& dict, const std::filesystem::path& path,
 /// The same of a state, or of the plain values, that were loaded.
 [[nodiscard]] std::optional<Tree> content_metadata_of(const Tree& loaded);
 
+// What Cairn cannot load of another program's checkpoint goes into `left_out`. Null: it is Errc::structure_mismatch,
+// which names the key, so that nobody takes some tensors for all.
+
 /// All tensors by key, without data, each as one part.
 [[nodiscard]] StateDict load_tensors_metadata(const std::filesystem::path& path,
-                                              const Context& context = default_context());
+                                              const Context& context = default_context(),
+                                              std::vector<LeftOutKey>* left_out = nullptr);
 
-/// The same with all objects, by unique key.
+/// The same with all objects, by unique key. Older names of objects get the grid that the objects of their key have.
 [[nodiscard]] StateDict load_sharded_metadata(const std::filesystem::path& path,
-                                              const Context& context = default_context());
+                                              const Context& context = default_context(),
+                                              std::vector<LeftOutKey>* left_out = nullptr);
 
 /// All tensors by key, whole.
 [[nodiscard]] std::map<std::string, Array> load_plain_tensors(const std::filesystem::path& path,
-                                                              const Context& context = default_context());
+                                                              const Context& context = default_context(),
+                                                              std::vector<LeftOutKey>* left_out = nullptr);
 
 /// In which form a checkpoint is; nothing where none lies there, or one without a state dict.
 [[nodiscard]] std::optional<Backend> backend_of(const std::filesystem::path& path);

@@ -146,8 +146,10 @@ class Writer {
   [[nodiscard]] std::uint64_t element_bytes() const noexcept;
 
   /// The arrays that have several parts in one file. Other programs know of the first one only, and are told so
-  /// (docs/format.md).
-  [[nodiscard]] std::size_t marked_arrays() const noexcept { return marked_.size(); }
+  /// (docs/format.md). None where that is meant.
+  [[nodiscard]] std::size_t marked_arrays() const noexcept { return means_marked_ ? 0 : marked_.size(); }
+  /// The caller has asked for such files: nobody need be told of them.
+  void mean_marked() noexcept { means_marked_ = true; }
   /// The paths of arrays whose elements lie over each other in memory; see overlaps_itself.
   [[nodiscard]] const std::vector<std::string>& overlapping() const noexcept { return overlapping_; }
 
@@ -169,6 +171,7 @@ class Writer {
   WriterOptions options_;
   std::shared_ptr<WritePlan> plan_;
   bool keeps_values_ = false;
+  bool means_marked_ = false;
   std::uint32_t policy_ = 0;  // Which makes the files that begin from now on; 0: none.
   std::map<std::string, std::uint32_t, std::less<>> parts_in_file_;  // By path.
   std::vector<std::string> overlapping_;
