@@ -186,12 +186,18 @@ void run(const std::string& what, const Place& here, const std::filesystem::path
     }
     return;
   }
-  megatron::StateDictLoadOptions options;
-  options.strict = megatron::Strict::log_unexpected;  // The random states are of another grid here.
-  const megatron::LoadedStateDict loaded = megatron::load(request_of(here), path, options, context);
+  StateDict request = request_of(here);
+  const ShardedObject random = *random_states(here).leaf_if<ShardedObject>();
+  const StateDict stored = megatron::load_sharded_metadata(path, context);
+  if (stored.map_if()->contains(
+          random.unique_key())) {  // Else they are those of another grid: the job seeds anew.
+    request["rng"] = random;
+  }
+  const megatron::LoadedStateDict loaded = megatron::load(request, path, {}, context);
   // [/calls]
   cairn::Tree state = loaded.state;
   state.as_map().erase("content_metadata");
+  state.as_map().erase("rng");
   if (state != expected_of(here)) {
     throw cairn::Error(cairn::Errc::checksum_mismatch, "what was loaded is not what was saved");
   }
@@ -202,7 +208,7 @@ void run(const std::string& what, const Place& here, const std::filesystem::path
 }
 
 // [move]
-/// Returns what a rank takes of a checkpoint, however it was saved: rows of each tensor, and some of the leaves without.
+/// Returns what a rank takes of a checkpoint, however it was saved: rows of each tensor, and some leaves without rows.
 StateDict share_of(const StateDict& stored, std::uint64_t rank, std::uint64_t ranks) {
   StateDict share;
   std::uint64_t number = 0;

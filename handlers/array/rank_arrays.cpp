@@ -26,6 +26,7 @@
 #include "handlers/internal/array_files.hpp"
 #include "handlers/internal/path_pattern.hpp"
 #include "ranks.hpp"
+#include "same_copies.hpp"
 #include "same_values.hpp"
 
 namespace cairn {
@@ -161,6 +162,12 @@ Awaitable<> hash_values(SaveContext context, detail::SameValues& values) {
   }
 }
 
+// outlives: the caller keeps the copies until this has ended.
+Awaitable<> hash_copies(SaveContext context, detail::SameCopies& copies) {
+  std::function<void()> work = [&copies] { copies.compute(); };
+  co_await context.run(std::move(work));
+}
+
 // outlives: the caller keeps the slot until this has ended.
 Awaitable<> store_result(Awaitable<Background<>> writing, std::optional<Background<>>& slot) {
   slot.emplace(co_await std::move(writing));
@@ -168,8 +175,12 @@ Awaitable<> store_result(Awaitable<Background<>> writing, std::optional<Backgrou
 
 /// The slow case of values that differ is settled in the background, where nobody waits for it.
 Background<> finish_agreed(SaveContext context, detail::AgreedLeaves agreed, Background<> files,
-                           std::shared_ptr<SameOnRanks> same) {
+                           std::shared_ptr<SameOnRanks> same, std::optional<detail::SameCopies> copies) {
   co_await std::move(files);
+  if (copies) {
+    Awaitable<> comparing = detail::require_same_copies(context, *std::move(copies));
+    co_await std::move(comparing);
+  }
   if (!same->is_alike) {
     co_await tell_differences(std::move(context), std::move(agreed));
   }
@@ -492,9 +503,14 @@ Awaitable<Background<>> RankArrays::write_all(std::unique_ptr<State> state) {
         write_arrays(context, std::move(here.writer), std::move(*here.ranks), same, std::move(here.values)),
         written));
     tasks.push_back(hash_values(context, agreed.mine.values));
+    std::optional<detail::SameCopies> copies;
+    if (here.joins) {
+      copies.emplace().add(here.leaves.arrays, assignments.assignments);
+      tasks.push_back(hash_copies(context, *copies));
+    }
     co_await async::when_all(std::move(tasks));
     same->hash = agreed.mine.values.hash();
-    co_return finish_agreed(context, std::move(agreed), std::move(*written), same);
+    co_return finish_agreed(context, std::move(agreed), std::move(*written), same, std::move(copies));
   }
   detail::LeavesOfRank mine = here.take_said();
   if (here.rank == 0) {

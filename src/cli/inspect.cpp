@@ -102,15 +102,16 @@ void print_left_out(Output& out, std::string_view title, const std::vector<Descr
   });
 }
 
-/// Describes a checkpointable, also what is known of objects of other programs only when they are read.
-Description looked_into(const CheckpointView& checkpoint, const ItemMetadata& item) {
-  Description description = item.description();
-  if (checkpoint.is_foreign() && has_objects(description)) {
-    for (formats::LeftOut& one : tools::left_out_of_objects(checkpoint.metadata().path, description.layout)) {
-      description.left_out.push_back({std::move(one.path), std::move(one.why), {}});
-    }
+/// Describes a checkpointable, with the leaves of its objects. Where one of them cannot be read, they stay objects, and
+/// the description says why.
+Description described(const CheckpointView& checkpoint, const std::string& title, const ItemMetadata& item) {
+  try {
+    return checkpoint.description(title);
+  } catch (const Error& error) {
+    Description description = item.description();
+    description.left_out.push_back({"", fmt::format("the leaves of objects: {}", error.detail()), {}});
+    return description;
   }
-  return description;
 }
 
 /// Returns what the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
@@ -125,7 +126,7 @@ std::vector<ArrayStatistics> gather(const CheckpointView& checkpoint, const std:
 
 void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::string& title,
                 const ItemMetadata& item, bool has_statistics) {
-  const Description description = looked_into(checkpoint, item);
+  const Description description = described(checkpoint, title, item);
   json.begin_object().key("handler").value(item.handler_id).key("bytes").value(item.bytes);
   if (const std::string problem = problem_text(item); !problem.empty()) {
     json.key("problem").value(problem);
@@ -250,7 +251,7 @@ void print_files(Output& out, const ItemMetadata& item) {
 
 void print_item(Output& out, const CheckpointView& checkpoint, const std::string& title,
                 const ItemMetadata& item, bool has_statistics) {
-  const Description description = looked_into(checkpoint, item);
+  const Description description = described(checkpoint, title, item);
   out.print("\n{}  {}  {}\n", printable(title), printable(item.handler_id), size_text(item.bytes));
   if (const std::string problem = problem_text(item); !problem.empty()) {
     out.print("  {}\n", printable(problem));

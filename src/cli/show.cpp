@@ -54,9 +54,8 @@ std::string title_of(std::string_view item, std::string_view path) {
 constexpr std::size_t kMostNames = 5;  // Of a subtree that was named instead of something in it.
 
 /// The titles of the arrays and values of a checkpointable.
-std::vector<std::string> titles_of(const CheckpointView& checkpoint, std::string_view item,
-                                   const ItemMetadata& metadata) {
-  const Description description = metadata.description();
+std::vector<std::string> titles_of(const CheckpointView& checkpoint, const std::string& item) {
+  const Description description = checkpoint.description(item);
   std::vector<std::string> titles;
   for (const ArrayEntry& array : description.arrays) {
     titles.push_back(title_of(item, shown_path(array.name, checkpoint.is_foreign())));
@@ -73,7 +72,7 @@ std::vector<std::string> titles_below(const CheckpointView& checkpoint, std::str
   const std::string subtree = fmt::format("{}/", name);
   std::vector<std::string> below;
   for (const auto& [item, metadata] : checkpoint.metadata().items) {
-    for (std::string& title : titles_of(checkpoint, item, metadata)) {
+    for (std::string& title : titles_of(checkpoint, item)) {
       const bool is_in = title.starts_with(subtree) || title.starts_with(title_of(item, subtree));
       if (is_in) {
         below.push_back(std::move(title));
@@ -92,8 +91,9 @@ std::vector<std::string> titles_below(const CheckpointView& checkpoint, std::str
                   fmt::join(below, "', '"), left == 0 ? "" : fmt::format(" and {} more", count_text(left))));
 }
 
-/// All that `name` names: what has exactly that title, else what has that path in some checkpointable.
-std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view name) {
+/// All that `name` names: what has exactly that title, else what has that path in some checkpointable. `looks_inside`:
+/// also in objects, which are read.
+std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view name, bool looks_inside) {
   std::vector<Named> exact;
   std::vector<Named> by_path;
   const auto add = [&](Named named, std::string_view path) {
@@ -104,7 +104,7 @@ std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view
     }
   };
   for (const auto& [item, metadata] : checkpoint.metadata().items) {
-    const Description description = metadata.description();
+    const Description description = looks_inside ? checkpoint.description(item) : metadata.description();
     for (const ArrayEntry& array : description.arrays) {
       ArrayPlace place{checkpoint.path(),       item,        description.layout,
                        std::string(array.name), array.dtype, array.shape};
@@ -120,6 +120,14 @@ std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view
     }
   }
   return exact.empty() ? by_path : exact;
+}
+
+std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view name) {
+  const auto is_object = [](const Named& named) { return named.value && named.value->kind == "object"; };
+  std::vector<Named> found = find_named(checkpoint, name, false);
+  return found.empty() || std::any_of(found.begin(), found.end(), is_object)
+             ? find_named(checkpoint, name, true)
+             : found;
 }
 
 [[noreturn]] void refuse_missing(const CheckpointView& checkpoint, std::string_view name) {

@@ -171,6 +171,7 @@ class ParallelVerify {
         outcome.members = found.members;
         outcome.unchecked_bytes = found.unchecked_bytes;
         outcome.notes = std::move(found.notes);
+        outcome.unchecked_files = std::move(found.unchecked_files);
       } else if (target.problem.empty() && target.aside.empty()) {
         store::VerifyOptions options;
         options.threads = threads_each_;

@@ -35,6 +35,7 @@ struct VerifyOutcome {
   std::uint64_t members = 0;          ///< Of archives of other programs, that were compared with their sums.
   std::uint64_t unchecked_bytes = 0;  ///< Of other programs' files, that have no sums.
   std::vector<std::string> notes;     ///< What a load leaves out of those, or tells of them.
+  std::vector<std::string> unchecked_files;  ///< Of them those of which no byte has one.
 
   [[nodiscard]] bool is_sound() const { return target.problem.empty() && (!report || report->is_sound()); }
 };

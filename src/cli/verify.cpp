@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
 
@@ -43,7 +44,11 @@ void write_outcome(JsonWriter& json, const VerifyOutcome& outcome) {
   json.key("bytes").value(outcome.report && !is_foreign ? report.bytes : outcome.target.bytes);
   if (is_foreign) {
     json.key("members").value(outcome.members).key("checked_bytes").value(report.bytes);
-    json.key("unchecked_bytes").value(outcome.unchecked_bytes);
+    json.key("unchecked_bytes").value(outcome.unchecked_bytes).key("unchecked_files").begin_list();
+    for (const std::string& file : outcome.unchecked_files) {
+      json.value(file);
+    }
+    json.end();
   }
   if (!outcome.target.problem.empty()) {
     json.key("problem").value(outcome.target.problem);
@@ -110,6 +115,13 @@ void print_foreign(Output& out, const VerifyOutcome& outcome) {
   }
   if (outcome.unchecked_bytes > 0 || outcome.members == 0) {
     text += fmt::format("; {} of data have no checksums to verify", size_text(outcome.unchecked_bytes));
+  }
+  if (!outcome.unchecked_files.empty()) {
+    constexpr std::size_t kMostNamed = 5;
+    const std::size_t named = std::min(outcome.unchecked_files.size(), kMostNamed);
+    const std::span<const std::string> names = std::span(outcome.unchecked_files).first(named);
+    text += fmt::format(" ({}{})", printable(fmt::format("{}", fmt::join(names, ", "))),
+                        named < outcome.unchecked_files.size() ? " and others" : "");
   }
   out.print("{}: {}\n", path_text(outcome.target.path), text);
 }

@@ -482,6 +482,17 @@ bool is_of_a_rank(std::string_view file) {
 
 }  // namespace
 
+bool is_name_of_shard(std::string_view path) {
+  constexpr std::string_view kWord = "~1shard_";
+  const std::size_t begin = path.rfind(kWord);
+  if (begin == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view numbers = path.substr(begin + kWord.size());
+  return numbers.find_first_not_of("0123456789._") == std::string_view::npos &&
+         std::count(numbers.begin(), numbers.end(), '_') == 1;
+}
+
 std::vector<std::string> dcp_metadata_files(std::span<const std::string> files) {
   const std::unordered_set<std::string_view> names(files.begin(), files.end());
   if (names.contains(kMetadataName)) {

@@ -117,7 +117,14 @@ void check_folder(const array_store::StoredFiles& files, const std::optional<For
                     "save did not end: load another checkpoint",
                     full_name(files, kForeignConfigFile)));
   }
-  if (has_common && config && config->has_common_file && !has_file && !stored.common) {
+  if (!has_common || stored.common) {
+    return;
+  }
+  if (const LeftOutKey* one = stored.find_left_out(kCommonUniqueKey)) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: {}; load another checkpoint", files.directory().string(), one->why));
+  }
+  if (config && config->has_common_file) {
     throw Error(Errc::not_found,
                 fmt::format("{}: it is gone, and metadata.json names it: bring it back, or load the tensors "
                             "alone (load_plain_tensors)",
@@ -135,25 +142,12 @@ Tree checked_common(Tree tree, std::string_view name) {
   return tree;
 }
 
-/// Reads common state where it has a file of its own.
-Awaitable<Tree> read_common_file(Files files, ObjectMaker objects) {
-  const std::string name(objects.layout == nullptr ? kStateDictCommonFile : kForeignCommonFile);
-  if (objects.layout != nullptr && !files->size_bytes(name)) {
-    co_return Tree::map();
-  }
+/// Reads common state of Cairn's, which has a file of its own.
+Awaitable<Tree> read_common_file(Files files) {
+  const std::string name(kStateDictCommonFile);
   Awaitable<std::vector<std::byte>> reading = read_whole(files, name);
   const std::vector<std::byte> bytes = co_await std::move(reading);
-  if (objects.layout == nullptr) {
-    co_return unpack_tree(bytes, full_name(*files, name));
-  }
-  if (bytes.empty()) {
-    throw Error(
-        Errc::malformed_metadata,
-        fmt::format("{}: it is empty: its save did not end, or it was cut off; load another checkpoint",
-                    full_name(*files, name)));
-  }
-  co_return checked_common(objects.make({*objects.layout, objects.source, name, bytes}, name),
-                           full_name(*files, name));
+  co_return unpack_tree(bytes, full_name(*files, name));
 }
 
 /// A load reads this of the files of arrays.
@@ -288,7 +282,7 @@ void tell_left_out(const LoadContext& context, std::span<const LeftOutKey> left_
 
 /// What of a checkpoint is known before its arrays.
 struct KnownState {
-  Tree common = Tree::map();  ///< Where it has a file of its own.
+  Tree common = Tree::map();  ///< Of a checkpoint of Cairn's.
   bool has_common = true;     ///< Common state is wanted.
   std::optional<ForeignConfig> config;
 };
@@ -342,12 +336,12 @@ Background<StateDict> read_state(LoadContext context, std::optional<AskedState> 
   KnownState known;
   known.has_common = parts.has_common;
   if (objects.layout != nullptr) {
-    Awaitable<std::optional<ForeignConfig>> reading = read_config(files);
-    known.config = co_await std::move(reading);
+    Awaitable<std::optional<ForeignConfig>> config = read_config(files);
+    known.config = co_await std::move(config);
   }
-  if (parts.has_common) {
-    Awaitable<Tree> reading = read_common_file(files, objects);
-    known.common = co_await std::move(reading);
+  if (parts.has_common && objects.layout == nullptr) {
+    Awaitable<Tree> common = read_common_file(files);
+    known.common = co_await std::move(common);
   }
   if (!parts.has_sharded && objects.layout == nullptr) {
     co_return StateDict(std::move(known.common));

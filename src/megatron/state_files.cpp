@@ -18,9 +18,6 @@
 namespace cairn::megatron::detail {
 namespace {
 
-/// The key under which Megatron-Core saves common state as an object.
-constexpr std::string_view kCommonKey = "common_state";
-
 /// The objects of one key: how many there are at least along each axis.
 using Extents = std::vector<std::uint64_t>;
 
@@ -72,7 +69,9 @@ class ForeignObjects {
 void take_left_out(const formats::ForeignDetails& foreign, StoredDict& stored) {
   for (const formats::LeftOut& one : foreign.left_out) {
     std::vector<std::string> keys = formats::split_path(one.path);
-    stored.left_out.push_back({keys.size() == 1 ? std::move(keys[0]) : one.path, one.why, true});
+    std::string key = keys.size() == 1 ? std::move(keys[0]) : one.path;
+    const bool is_tensor = key != kCommonUniqueKey;
+    stored.left_out.push_back({std::move(key), one.why, is_tensor});
   }
 }
 
@@ -126,7 +125,7 @@ StoredDict stored_dict(const formats::Index& index) {
     const formats::IndexArray array = index.array(entry);
     StoredEntry one{entry, Shape(array.dims), array.dtype};
     const auto object = is_own || is_unread ? parse_unique_key(keys[0]) : std::nullopt;
-    if (object && !is_own && object->key == kCommonKey) {
+    if (object && !is_own && keys[0] == kCommonUniqueKey) {
       stored.common = std::move(one);
     } else if (object && is_own) {
       stored.objects.emplace_hint(stored.objects.end(), std::move(keys[0]), std::move(one));

@@ -18,6 +18,9 @@
 
 namespace cairn::megatron::detail {
 
+/// The unique key of the object that is the common state of Megatron-Core.
+inline constexpr std::string_view kCommonUniqueKey = "common_state/shard_0_1";
+
 /// The path of a key in an index.
 [[nodiscard]] std::string path_of(std::string_view key);
 
@@ -32,7 +35,7 @@ struct StoredEntry {
 struct StoredDict {
   std::map<std::string, StoredEntry, std::less<>> tensors;  ///< By key.
   std::map<std::string, StoredEntry, std::less<>> objects;  ///< By unique key.
-  std::optional<StoredEntry> common;  ///< Common state, where Megatron saved it as an object.
+  std::optional<StoredEntry> common;  ///< Common state of Megatron-Core's, which its layout makes an object.
   std::vector<LeftOutKey> left_out;   ///< In the order of their keys.
 
   /// Returns what says why a key cannot be loaded; null where that is not so.

@@ -2,11 +2,23 @@
 #include "tools/internal/checkpoint_view.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/handlers/tree_handler.hpp"
+
+#include "formats/internal/dcp_metadata.hpp"
+#include "handlers/internal/packed_tree.hpp"
+#include "io/internal/syscalls.hpp"
+#include "staging/internal/own_plane.hpp"
+#include "store/internal/source.hpp"
+#include "tools/objects.hpp"
+#include "tools/source_files.hpp"
 
 namespace cairn::tools {
 
@@ -57,6 +69,65 @@ ArrayReader CheckpointView::reader(const std::string& name, array_store::FileLay
   options.layout = is_foreign() ? metadata_.at(name).description().layout : std::string();
   options.layouts = std::move(layouts);
   return ArrayReader(path(), name, options);
+}
+
+Description CheckpointView::description(const std::string& name,
+                                        const array_store::FileLayouts& layouts) const {
+  const ItemMetadata& item = metadata_.at(name);
+  Description description = item.description();
+  if (is_foreign()) {
+    describe_foreign_objects(description, layouts);
+  } else if (item.handler_id == kStateDictId) {
+    describe_state_dict(name, description);
+  }
+  return description;
+}
+
+void CheckpointView::describe_foreign_objects(Description& description,
+                                              const array_store::FileLayouts& layouts) const {
+  const auto is_object = [](const DescribedValue& value) { return value.kind == "object"; };
+  if (std::none_of(description.values.begin(), description.values.end(), is_object)) {
+    return;
+  }
+  staging::OwnPlane own(io::posix_syscalls(), 2);
+  const auto source = store::open_source(io::posix_syscalls(), path());
+  const auto files = std::make_shared<const SourceFiles>(own.plane(), source, "");
+  const auto layout = array_store::find_layout(files->names(), layouts, description.layout);
+  if (layout == nullptr) {
+    return;  // Then they stay objects.
+  }
+  const formats::Index index = open_index(own, files, layout);
+  std::vector<formats::IndexEntry> objects;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const formats::IndexEntry entry = index.entry(i);
+    if (entry.kind == formats::EntryKind::unread && !entry.is_alias) {
+      objects.push_back(entry);
+    }
+  }
+  read_objects(
+      {own, files, layout, index}, objects,
+      [&](const formats::IndexEntry& entry, const Tree& tree, std::span<const formats::LeftOut> left_out) {
+        describe_object(description, entry.name, tree);
+        for (const formats::LeftOut& one : left_out) {
+          description.left_out.push_back({path_in(entry.name, one.path), one.why, {}});
+        }
+      });
+}
+
+void CheckpointView::describe_state_dict(const std::string& name, Description& description) const {
+  const auto own = files(name);
+  if (const auto common = own->find(std::string(kStateDictCommonFile)); common != own->end()) {
+    const std::string text = read(common->second, static_cast<std::size_t>(common->second.size_bytes));
+    describe_object(description, formats::kCommonStatePath,
+                    unpack_tree(std::as_bytes(std::span(text)), (path() / common->second.path).string()));
+  }
+  std::optional<ArrayReader> arrays;
+  for (const ArrayEntry& array : description.arrays) {
+    if (array.dtype == DType::uint8 && formats::is_name_of_shard(array.name)) {
+      const Array bytes = (arrays ? *arrays : arrays.emplace(reader(name))).read(array.name);
+      describe_object(description, array.name, unpack_tree(bytes.view().bytes(), std::string(array.name)));
+    }
+  }
 }
 
 std::optional<std::map<std::string, store::FileEntry>> CheckpointView::files(std::string_view name) const {

@@ -15,9 +15,11 @@
 #include <fmt/format.h>
 
 #include "cairn/api/load.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 #include "cairn/tools/array_reader.hpp"
 
 #include "formats/internal/index.hpp"
+#include "formats/internal/dcp_metadata.hpp"
 #include "tools/compare_json.hpp"
 #include "tools/internal/array_difference.hpp"
 #include "tools/internal/array_stream.hpp"
@@ -67,8 +69,9 @@ std::string title_of(const std::string& item, const std::string& path) {
   return path.empty() ? item : item + "/" + path;
 }
 
-/// Returns what a description tells apart. Ownership: refers to its values.
-Leaves leaves_of(const Description& description, bool is_foreign, Renames::Use& renames) {
+/// Returns what a description tells apart. The arrays of objects are their bytes, which their leaves stand for.
+/// Ownership: refers to its values.
+Leaves leaves_of(const Description& description, bool is_foreign, bool is_state_dict, Renames::Use& renames) {
   std::vector<std::string> paths;
   std::vector<Leaf> found;
   const auto add = [&](std::string path, std::string kind, const DescribedValue* value, AbstractArray array) {
@@ -76,6 +79,9 @@ Leaves leaves_of(const Description& description, bool is_foreign, Renames::Use& 
     found.push_back(Leaf{std::move(path), std::move(kind), value, std::move(array)});
   };
   for (const ArrayEntry& array : description.arrays) {
+    if (is_state_dict && array.dtype == DType::uint8 && formats::is_name_of_shard(array.name)) {
+      continue;
+    }
     add(std::string(array.name), "array", nullptr, AbstractArray(array.shape, array.dtype));
   }
   for (const DescribedValue& value : description.values) {
@@ -84,7 +90,11 @@ Leaves leaves_of(const Description& description, bool is_foreign, Renames::Use& 
   const std::vector<std::string> renamed = renames.apply(paths);
   Leaves leaves;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    leaves.emplace(shown_path(renamed[i], is_foreign), std::move(found[i]));
+    std::string shown = shown_path(renamed[i], is_foreign || is_state_dict);
+    if (leaves.contains(shown)) {
+      shown = renamed[i];  // Two paths may read alike; no two are the same.
+    }
+    leaves.emplace(std::move(shown), std::move(found[i]));
   }
   return leaves;
 }
@@ -329,19 +339,25 @@ void Comparer::compare_item(const ItemPair& item) {
   ++result_.checkpointables;
   const ItemMetadata& a = a_.metadata().at(item.name_a);
   const ItemMetadata& b = b_.metadata().at(item.name_b);
-  if (a.handler_id != b.handler_id) {
+  const bool is_state_dict_a = a.handler_id == kStateDictId;
+  const bool is_state_dict_b = b.handler_id == kStateDictId;
+  const bool has_foreign_one =
+      a_.is_foreign() || b_.is_foreign();  // Which is read as a tree, as a state dict is.
+  if (a.handler_id != b.handler_id && !(has_foreign_one && (is_state_dict_a || is_state_dict_b))) {
     add(Aspect::handler, item.name_a, a.handler_id, b.handler_id);
     return;
   }
   const std::optional<Files> files_a = a_.files(item.name_a);
   const std::optional<Files> files_b = b_.files(item.name_b);
-  const Description described_a = a.description();
-  const Description described_b = b.description();
   if (options_.rename.empty() && !options_.reads_same_files && has_same_files(files_a, files_b)) {
-    result_.arrays += described_a.arrays.size();
+    result_.arrays += a.description().arrays.size();
     result_.same_files_bytes += a.bytes;
     return;
   }
+  const Description described_a =
+      options_.compares_values ? a_.description(item.name_a, options_.layouts) : a.description();
+  const Description described_b =
+      options_.compares_values ? b_.description(item.name_b, options_.layouts) : b.description();
   const bool is_described = a.abstract.has_value() && b.abstract.has_value();
   if (is_described && described_a.kind != described_b.kind) {
     add(Aspect::kind, item.name_a, described_a.kind, described_b.kind);
@@ -350,8 +366,8 @@ void Comparer::compare_item(const ItemPair& item) {
   note(a_, described_a);
   note(b_, described_b);
   if (is_described) {
-    Leaves of_a = leaves_of(described_a, a_.is_foreign(), renames_);
-    compare_leaves(item, of_a, leaves_of(described_b, b_.is_foreign(), renames_));
+    Leaves of_a = leaves_of(described_a, a_.is_foreign(), is_state_dict_a, renames_);
+    compare_leaves(item, of_a, leaves_of(described_b, b_.is_foreign(), is_state_dict_b, renames_));
   }
   if (files_a && files_b && !described_a.parts.empty() && !described_b.parts.empty()) {
     compare_parts(item, described_a.parts, described_b.parts, *files_a, *files_b);

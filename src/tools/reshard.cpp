@@ -24,8 +24,10 @@
 #include "array_store/internal/writer.hpp"
 #include "async/internal/start.hpp"
 #include "base/internal/json_writer.hpp"
+#include "formats/internal/dcp_metadata.hpp"
 #include "formats/internal/foreign_index.hpp"
 #include "formats/internal/index_merge.hpp"
+#include "handlers/internal/packed_tree.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/syscalls.hpp"
 #include "staging/internal/own_plane.hpp"
@@ -37,6 +39,7 @@
 #include "store/internal/timestamp.hpp"
 #include "store/internal/uuid.hpp"
 #include "tools/internal/array_stream.hpp"
+#include "tools/objects.hpp"
 #include "tools/source_files.hpp"
 
 namespace cairn::tools {
@@ -81,12 +84,6 @@ formats::Index open_index(const store::Source& source, io::Engine& engine, const
   return index;
 }
 
-/// The path of what lies at `inner` in the object at `outer`.
-std::string path_in(std::string_view outer, std::string_view inner) {
-  return outer.empty() || inner.empty() ? std::string(outer).append(inner)
-                                        : fmt::format("{}/{}", outer, inner);
-}
-
 /// A source that is read as a tree: a checkpointable with an index, or files of another program.
 struct TreeSource {
   std::string name;       ///< Of the checkpointable.
@@ -95,7 +92,19 @@ struct TreeSource {
   ArrayReader arrays;
   std::shared_ptr<const SourceFiles> files = nullptr;               ///< Of another program, for its objects;
   std::shared_ptr<const array_store::FileLayout> layout = nullptr;  ///< and how they are read.
+  bool is_state_dict = false;  ///< It becomes one: common state and objects have the form of those.
 };
+
+/// Files of Megatron-Core's have common state, whatever its form is.
+bool is_megatrons(const formats::Index& index) {
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const formats::IndexEntry entry = index.entry(i);
+    if (entry.kind == formats::EntryKind::unread && entry.name == formats::kCommonStatePath) {
+      return true;
+    }
+  }
+  return false;
+}
 
 ShardableTensor tensor_of(std::string_view key, const formats::IndexArray& array) {
   ShardableTensor tensor;
@@ -145,15 +154,22 @@ class Resharding {
     const auto chosen = array_store::find_layout(files->names(), {}, layout);
     formats::Index index = open_index(own_, files, chosen);
     const std::string directory = store::directory_of(store::kStateName);
-    manifest_.checkpointables.push_back({store::kStateName, std::string(TreeHandler().id()), directory});
+    const bool is_state_dict = is_megatrons(index);
+    manifest_.checkpointables.push_back(
+        {store::kStateName, std::string(is_state_dict ? kStateDictId : TreeHandler().id()), directory});
     std::string annotation;
     JsonWriter json(annotation);
     json.begin_object().key("cairn.made_of").begin_object();
-    json.key("path").value(source_->path().string()).key("layout").value(index.foreign()->layout).end().end();
+    json.key("path").value(source_->path().string()).key("layout").value(index.foreign()->layout).end();
+    if (is_state_dict) {
+      json.key("cairn.megatron").begin_object().key("backend").value("cairn");
+      json.key("version").value(std::uint64_t{1}).end();
+    }
+    json.end();
     manifest_.annotations = store::normalise_annotations(annotation);
     manifest_.uuid = store::make_uuid(store::system_random);
     return recut({store::kStateName, directory, std::move(index), ArrayReader(source_->path(), "", options),
-                  files, chosen});
+                  files, chosen, is_state_dict});
   }
 
   /// Copies all files that do not hold arrays which were cut.
@@ -232,6 +248,40 @@ class Resharding {
     note_left_out(inner, entry.name, done);
   }
 
+  /// Adds objects in the form of state dicts: as bytes of packed trees, under their names. Common state gets its file.
+  void add_state_objects(array_store::Writer& writer, const TreeSource& tree,
+                         std::span<const formats::IndexEntry> objects, RecutItem& done) {
+    const TakeObject take = [&](const formats::IndexEntry& entry, const Tree& object,
+                                std::span<const formats::LeftOut> left_out) {
+      for (const formats::LeftOut& one : left_out) {
+        done.left_out.push_back(
+            fmt::format("{}: {}", formats::shown(path_in(entry.name, one.path)), one.why));
+      }
+      const bool is_common = entry.name == formats::kCommonStatePath;
+      if (is_common && !object.is_map()) {
+        throw Error(Errc::malformed_metadata,
+                    fmt::format("{}: common state is not a dict", tree.files->directory().string()));
+      }
+      if (is_common) {
+        const std::string packed = pack_tree(object);
+        assembly_.write(fmt::format("{}/{}", tree.directory, kStateDictCommonFile),
+                        std::as_bytes(std::span(packed)));
+      } else if (formats::is_name_of_shard(entry.name)) {
+        const std::string packed = pack_tree(object);
+        std::vector<std::uint8_t> bytes(packed.begin(), packed.end());
+        writer.add(entry.name, Array::adopt(std::move(bytes)));
+      } else {
+        done.left_out.push_back(fmt::format(
+            "{}: an object whose name does not end in '/shard_<offset>_<shape>' has no place in a "
+            "state dict",
+            formats::shown(entry.name)));
+      }
+    };
+    if (!objects.empty()) {
+      read_objects({own_, tree.files, tree.layout, tree.index}, objects, take);
+    }
+  }
+
   static void note_left_out(const formats::Index& index, std::string_view below, RecutItem& done) {
     if (index.foreign() != nullptr) {
       for (const formats::LeftOut& one : index.foreign()->left_out) {
@@ -245,6 +295,7 @@ class Resharding {
     std::vector<ShardableTensor> tensors;
     std::vector<std::string_view> paths;  // Of those, in the checkpointable.
     std::deque<std::string> keys;         // Of those, which refer to them.
+    std::vector<formats::IndexEntry> objects;
     array_store::Writer writer({});
     writer.keep_values(true);  // Arrays of objects are nobody else's.
     const std::vector<std::string_view> first_names = index.first_names();
@@ -252,6 +303,10 @@ class Resharding {
       const formats::IndexEntry entry = index.entry(i);
       if (entry.is_alias) {
         writer.entries().add_alias(entry.name, first_names[static_cast<std::size_t>(entry.value)]);
+        continue;
+      }
+      if (entry.kind == formats::EntryKind::unread && tree.is_state_dict) {
+        objects.push_back(entry);
         continue;
       }
       if (entry.kind == formats::EntryKind::unread) {
@@ -271,6 +326,7 @@ class Resharding {
         left_out_.insert(fmt::format("{}/{}", tree.directory, index.slice(array, slice).file));
       }
     }
+    add_state_objects(writer, tree, objects, done);
     const std::vector<FilePlan> files = (*policy_)(tensors);
     check_policy_result(*policy_, tensors, files);
     writer.set_policy(policy_->description());

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
 #include "cairn/contract/handler.hpp"
@@ -52,7 +53,7 @@ std::string count_text(std::uint64_t count, std::string_view noun) {
 
 std::string shown_path(std::string_view path, bool is_foreign) {
   const std::vector<std::string> keys = is_foreign ? formats::split_path(path) : std::vector<std::string>();
-  return keys.size() == 1 ? keys.front() : std::string(path);
+  return keys.empty() ? std::string(path) : fmt::format("{}", fmt::join(keys, "/"));
 }
 
 std::string value_text(const DescribedValue& value) {

@@ -128,10 +128,11 @@ TEST_F(CliForeign, VerifySaysWhatHasNoSums) {
   EXPECT_THAT(run_cli({"verify", data("torch_more/no_crc.pt")}).out,
               HasSubstr("headers are valid; 411 B of data have no checksums to verify"));
   EXPECT_THAT(run_cli({"verify", data("torch_more/zstd")}).out,
-              HasSubstr("2.6 KiB of data have no checksums"));
+              HasSubstr("KiB of data have no checksums to verify (.metadata)"));
   const json answer = ask({"verify", data("torch/dcp")});
   EXPECT_EQ(answer["has_checksums"], true);
-  EXPECT_EQ(answer["unchecked_bytes"], 0);
+  EXPECT_EQ(answer["unchecked_bytes"], fs::file_size(data("torch/dcp") + "/.metadata"));
+  EXPECT_EQ(answer["unchecked_files"], json::array({".metadata"}));
   EXPECT_EQ(ask({"verify", data("safetensors/tiny.safetensors")})["has_checksums"], false);
 }
 
@@ -177,8 +178,8 @@ TEST_F(CliForeign, VerifyFindsChunksOfAnotherCheckpoint) {
 }
 
 TEST_F(CliForeign, ReshardMakesACheckpointOfThem) {
-  for (const char* files : {"torch/state_dict.pt", "torch_more/training.pt", "torch/dcp", "torch_more/plain",
-                            "megatron/flat_tp2_dp3"}) {
+  for (const char* files :
+       {"torch/state_dict.pt", "torch_more/training.pt", "torch/dcp", "torch_more/plain"}) {
     const fs::path target = folder_.path() / fs::path(files).stem();
     const CliResult result = run_cli({"reshard", data(files), target, "--parts", "2"});
     ASSERT_EQ(result.status, 0) << files << result.err;
@@ -210,6 +211,20 @@ TEST_F(CliForeign, ExportRefusesToLeaveOutWhatHasNoPlaceUnlessToldTo) {
   EXPECT_EQ(load(target).as_map().size(), 2U);
   const json answer = ask({"export", data("torch_more/odd.pt"), folder_ / "2", "--leave-out"});
   EXPECT_EQ(answer["notes"].size(), 10U);
+}
+
+TEST_F(CliForeign, ObjectsAreTrees) {
+  const std::string folder = data("megatron/flat_tp2_dp3");
+  EXPECT_THAT(run_cli({"inspect", folder}).out, HasSubstr("common_state/shard_0_1/step"));
+  EXPECT_THAT(run_cli({"show", folder, "common_state/shard_0_1/step"}).out, HasSubstr("17"));
+  const CliResult whole = run_cli({"show", folder, "common_state/shard_0_1"});
+  EXPECT_EQ(whole.status, 1);
+  EXPECT_THAT(whole.err, AllOf(HasSubstr("is a subtree"), HasSubstr("common_state/shard_0_1/")));
+
+  ASSERT_EQ(run_cli({"reshard", folder, folder_ / "1", "--parts", "2"}).status, 0);
+
+  EXPECT_THAT(run_cli({"inspect", folder_ / "1"}).out, HasSubstr("common_state~1shard_0_1/step"));
+  EXPECT_EQ(run_cli({"diff", folder, folder_ / "1"}).status, 0);
 }
 
 TEST_F(CliForeign, ReshardNamesWhatItLeavesOut) {

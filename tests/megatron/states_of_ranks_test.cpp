@@ -417,6 +417,28 @@ StateDict row_of(std::uint32_t row, std::uint32_t rows, std::uint32_t replica = 
   return {{"w", ShardedTensor::from_rank_offsets("decoder.w", counted({1, 3}), {{0, row, rows}}, {replica})}};
 }
 
+/// Both ranks hold all of a tensor, which is large enough that each writes a part of it.
+StateDict copy_of_large(std::int32_t first, std::uint32_t replica) {
+  return {{"w", ShardedTensor::from_rank_offsets("decoder.w", counted({1024, 1024}, first), {}, {replica})}};
+}
+
+TEST_F(StatesOfRanksTest, NeedCopiesThatAreAlikeWhereEachRankWritesAPart) {
+  expect_refused([](std::uint32_t rank) { return copy_of_large(static_cast<std::int32_t>(rank), rank); }, 2,
+                 ::testing::AllOf(HasSubstr("copies of one box differ"), HasSubstr("'decoder.w'"),
+                                  HasSubstr("rank 0"), HasSubstr("rank 1")));
+  expect_saved([](std::uint32_t rank) { return copy_of_large(7, rank); }, 2);
+}
+
+TEST_F(StatesOfRanksTest, MayHaveOtherCopiesWhereTheMainReplicaIsWrittenAlone) {
+  StateDictSaveOptions options = overwriting();
+  options.rules.replicas = ReplicaChoice::main;
+
+  expect_saved([](std::uint32_t rank) { return copy_of_large(static_cast<std::int32_t>(rank), rank); }, 2,
+               options);
+
+  EXPECT_EQ(load_plain_tensors(target(), *context_).at("decoder.w"), counted({1024, 1024}));
+}
+
 TEST_F(StatesOfRanksTest, NeedOneMainReplicaOfEachElement) {
   expect_refused([](std::uint32_t rank) { return row_of(rank, 2, rank); }, 2,
                  HasSubstr("'decoder.w': no rank holds box [1:2, 0:3] of [2, 3] as main replica"));

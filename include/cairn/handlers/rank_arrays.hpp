@@ -34,8 +34,8 @@ struct RankArrayOptions {
   /// its main replica. All members name the same ranks.
   std::vector<std::uint32_t> group;
   /// Up to so many boxes of an array that this rank writes, and no policy divides, lie in files of their own, which
-  /// torch reads. Where there are more, all lie in one, which is marked (docs/sharding.md). 1: marked files are meant, and
-  /// no problem of the save.
+  /// torch reads. Where there are more, all lie in one, which is marked (docs/sharding.md). 1: marked files are meant,
+  /// and no problem of the save.
   std::size_t most_files = 16;
 };
 
@@ -48,7 +48,7 @@ struct RankArrayOptions {
 /// save that are about arrays hold: ArrayOptions, ArrayRules, ShardingOptions::policy.
 ///
 /// Paths are keys joined by '/', see formats::append_key. A checkpointable is saved by one of these; it uses the
-/// channels "leaves" and "values" of its context.
+/// channels "leaves", "values" and "copies" of its context.
 /// Threads: not safe.
 /// Example: RankArrays arrays(context, options);  arrays.add("w", rows_of_this_rank);
 ///          co_return co_await std::move(arrays).write();

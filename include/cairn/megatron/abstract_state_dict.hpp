@@ -39,7 +39,8 @@ struct AbstractStateDict {
   bool checks_access = true;
   /// Where keys that only one side has go, in the modes that return them. May be null.
   std::shared_ptr<Mismatch> mismatch;
-  /// In the answer to a question for metadata: what lies there beyond `requested`, and cannot be loaded. Loads ignore it.
+  /// In the answer to a question for metadata: what lies there beyond `requested`, and cannot be loaded. Loads ignore
+  /// it.
   std::vector<LeftOutKey> left_out;
 };
 

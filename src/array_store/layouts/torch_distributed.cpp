@@ -39,26 +39,12 @@ constexpr std::uint64_t kFewBytes = 32 << 10;
 /// So much at both ends of another tells where its elements lie; the second is for the few of which it does not.
 constexpr std::array<std::uint64_t, 2> kEndBytes = {1 << 10, 64 << 10};
 
-/// Where Megatron-Core keeps what is not sharded, next to the shards.
-constexpr std::string_view kCommonFile = "common.pt";
 /// The file in which Megatron-Core says by which of its strategies a folder was written.
 constexpr std::string_view kMegatronConfig = "metadata.json";
 constexpr std::uint64_t kMostConfigBytes = 64 << 10;
 
 bool is_metadata(std::string_view file) {
   return file == ".metadata" || (file.starts_with("__") && file.ends_with(".metadata"));
-}
-
-/// Returns whether a path ends as Megatron-Core ends the names of objects: "/shard_0.1_2.2", place and grid.
-bool is_name_of_shard(std::string_view path) {
-  constexpr std::string_view kWord = "~1shard_";
-  const std::size_t begin = path.rfind(kWord);
-  if (begin == std::string_view::npos) {
-    return false;
-  }
-  const std::string_view numbers = path.substr(begin + kWord.size());
-  return numbers.find_first_not_of("0123456789._") == std::string_view::npos &&
-         std::count(numbers.begin(), numbers.end(), '_') == 1;
 }
 
 /// Returns whether a text is what Megatron-Core writes to `metadata.json` of such a folder. Others may be of anybody.
@@ -82,12 +68,31 @@ bool says_torch_dist(std::span<const std::byte> bytes) {
 /// Marks the objects of which each rank of Megatron-Core has its own.
 void mark_shards(ForeignCatalogue& catalogue) {
   for (formats::ForeignObject& object : catalogue.objects) {
-    if (is_name_of_shard(object.path)) {
+    if (formats::is_name_of_shard(object.path)) {
       formats::SliceForm form = catalogue.forms[object.form];
       form.codecs.emplace_back(formats::kShardCodec);
       object.form = catalogue.add_form(form);
     }
   }
+}
+
+/// Megatron-Core's older form has common state in a file of its own: it becomes the object that it is in today's form.
+void add_common_state(const StoredFiles& files, ForeignCatalogue& catalogue) {
+  const std::string file = "common.pt";
+  const std::optional<std::uint64_t> bytes = files.size_bytes(file);
+  const std::string path(formats::kCommonStatePath);
+  const auto has_path = [&path](const auto& one) { return one.path == path; };
+  if (!bytes || std::any_of(catalogue.objects.begin(), catalogue.objects.end(), has_path) ||
+      std::any_of(catalogue.arrays.begin(), catalogue.arrays.end(), has_path)) {
+    return;
+  }
+  if (*bytes == 0) {
+    catalogue.left_out.push_back({path, "common.pt is empty: its save did not end, or it was cut off"});
+    return;
+  }
+  const auto number = static_cast<std::uint32_t>(catalogue.files.size());
+  catalogue.files.push_back(file);
+  catalogue.objects.push_back({path, FileRange{number, 0, *bytes}, 0});
 }
 
 Awaitable<ForeignCatalogue> describe_files(Files files) {
@@ -121,15 +126,10 @@ Awaitable<ForeignCatalogue> describe_files(Files files) {
   }
   ForeignCatalogue catalogue =
       ranks.size() == 1 ? std::move(ranks.front()) : formats::join_dcp_metadata(ranks);
-  if (const std::vector<std::string> all = files->names();
-      std::find(all.begin(), all.end(), kCommonFile) != all.end()) {
-    catalogue.problems.push_back(
-        fmt::format("{}: '{}' is not read: it has what all ranks have alike, and its own path gives it",
-                    files->directory().string(), kCommonFile));
-  }
   if (has_config && says_torch_dist(parts.start_of(config))) {
     mark_shards(catalogue);
   }
+  add_common_state(*files, catalogue);
   co_return catalogue;
 }
 

@@ -13,6 +13,12 @@
 
 namespace cairn::formats {
 
+/// The path of the object that is the common state of Megatron-Core.
+inline constexpr std::string_view kCommonStatePath = "common_state~1shard_0_1";
+
+/// Returns whether a path ends as Megatron-Core ends the names of objects: "/shard_0.1_2.2", place and grid.
+[[nodiscard]] bool is_name_of_shard(std::string_view path);
+
 /// The files that describe a distributed checkpoint of torch: `.metadata`, or where each rank wrote its own
 /// `__0.metadata`, `__1.metadata` and so on. None among `files`: it is not one.
 ///

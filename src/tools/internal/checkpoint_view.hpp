@@ -55,6 +55,12 @@ class CheckpointView {
   ///
   /// Errors: as those of an ArrayReader.
   [[nodiscard]] ArrayReader reader(const std::string& name, array_store::FileLayouts layouts = {}) const;
+  /// Describes a checkpointable, with the leaves of its objects in place of them: those of another program, and of a
+  /// state dict, whose common state is an object as in Megatron-Core's files (kCommonStatePath). Reads the objects.
+  ///
+  /// Errors: of a state dict all that keep an object from being read; of another program those of read_objects.
+  [[nodiscard]] Description description(const std::string& name,
+                                        const array_store::FileLayouts& layouts = {}) const;
   /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
   [[nodiscard]] std::optional<std::map<std::string, store::FileEntry>> files(std::string_view name) const;
   /// Reads and verifies one of them.
@@ -63,6 +69,9 @@ class CheckpointView {
   [[nodiscard]] VerifiedFile open(const store::FileEntry& file) const { return {*checkpoint_, file.path}; }
 
  private:
+  void describe_foreign_objects(Description& description, const array_store::FileLayouts& layouts) const;
+  void describe_state_dict(const std::string& name, Description& description) const;
+
   CheckpointMetadata metadata_;
   bool is_whole_ = false;
   std::optional<store::CommittedDirectory> checkpoint_;

@@ -36,7 +36,8 @@ using Progress = std::function<void(std::uint64_t done_bytes, std::uint64_t tota
 /// Everything else is carried over byte by byte. What is read is verified. The target is committed as a save is.
 ///
 /// Files of another program become a checkpoint of one tree, `state`, with the annotation `cairn.made_of`: the path and
-/// the layout. `layout` is that by which they are read; empty: the one that recognises them.
+/// the layout; a folder of Megatron-Core's becomes a state dict (kStateDictId), with its common state and objects.
+/// `layout` is that by which they are read; empty: the one that recognises them.
 /// `progress`, where it is given, is told how many bytes have been written, of about how many; on the calling thread,
 /// once more before the target gets its name. What it throws stops the call, and nothing is left.
 /// Memory: two batches of 64 MiB, and the index.

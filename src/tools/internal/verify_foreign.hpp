@@ -21,6 +21,8 @@ struct ForeignVerification {
   std::uint64_t members = 0;          ///< Of archives, that have these sums.
   std::uint64_t unchecked_bytes = 0;  ///< That have none.
   std::vector<std::string> notes;     ///< What a load leaves out or tells of the files.
+  /// Files that a load reads, and that nothing has a sum of: those that describe the others.
+  std::vector<std::string> unchecked_files;
 };
 
 /// Reads the objects of another program at `path`, whose kind is not known before, and returns what of them has no
@@ -30,7 +32,8 @@ struct ForeignVerification {
 [[nodiscard]] std::vector<formats::LeftOut> left_out_of_objects(const std::filesystem::path& path,
                                                                 const std::string& layout);
 
-/// Compares the files of another program at `path` with the sums that they have, and with themselves. `layout`: as
+/// Compares the files of another program at `path` with the sums that they have, and with themselves; a folder of
+/// Megatron-Core's also with the list of hashes in its integrity.json, where it has one. `layout`: as
 /// ArrayReaderOptions::layout. `done_bytes` counts what was compared. Blocks.
 ///
 /// Errors: Errc::not_found when no layout recognises them; those of array_store::verify_files.
