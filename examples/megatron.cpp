@@ -130,12 +130,12 @@ StateDict state_of(const Place& here) {
 }
 
 /// The random states of a rank, which are saved whole.
-StateDict random_states(const Place& here) {
-  return ShardedObject{"rng_state",
-                       cairn::Tree{{"seed", 10 * here.pp + here.tp}},
-                       {here.pp_size, here.tp_size},
-                       {here.pp, here.tp},
-                       here.dp};
+ShardedObject random_states(const Place& here) {
+  return {"rng_state",
+          cairn::Tree{{"seed", 10 * here.pp + here.tp}},
+          {here.pp_size, here.tp_size},
+          {here.pp, here.tp},
+          here.dp};
 }
 // [/state]
 
@@ -187,7 +187,7 @@ void run(const std::string& what, const Place& here, const std::filesystem::path
     return;
   }
   StateDict request = request_of(here);
-  const ShardedObject random = *random_states(here).leaf_if<ShardedObject>();
+  const ShardedObject random = random_states(here);
   const StateDict stored = megatron::load_sharded_metadata(path, context);
   if (stored.map_if()->contains(
           random.unique_key())) {  // Else they are those of another grid: the job seeds anew.

@@ -40,15 +40,6 @@ Awaitable<> verify_into(std::shared_ptr<const SourceFiles> files,
   report->emplace(co_await std::move(verifying));
 }
 
-// outlives: `report` is the caller's, who waits for this.
-Awaitable<> look_into(std::shared_ptr<const SourceFiles> files,
-                      std::shared_ptr<const array_store::FileLayout> layout, formats::Index index,
-                      array_store::ObjectsReport* report) {
-  Awaitable<array_store::ObjectsReport> looking =
-      array_store::look_into_objects(std::move(files), std::move(layout), std::move(index));
-  *report = co_await std::move(looking);
-}
-
 constexpr std::string_view kHashesFile = "integrity.json";
 constexpr std::uint64_t kMostHashesBytes = std::uint64_t{16} << 20;
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
@@ -144,20 +135,6 @@ void verify_descriptions(const store::Source& source, io::Engine& engine, Foreig
 }
 
 }  // namespace
-
-std::vector<formats::LeftOut> left_out_of_objects(const std::filesystem::path& path,
-                                                  const std::string& layout) {
-  const auto source = store::open_source(io::posix_syscalls(), path);
-  staging::OwnPlane own(io::posix_syscalls(), 1);
-  const auto files = std::make_shared<const SourceFiles>(own.plane(), source, "");
-  const auto chosen = array_store::find_layout(files->names(), {}, layout);
-  array_store::ObjectsReport report;
-  async::start(own.strand(), look_into(files, chosen, open_index(own, files, chosen), &report)).get();
-  for (const array_store::FileProblem& problem : report.problems) {
-    report.left_out.push_back({problem.file, "an object that cannot be read (" + problem.text + ")"});
-  }
-  return std::move(report.left_out);
-}
 
 ForeignVerification verify_foreign(const std::filesystem::path& path, const std::string& layout,
                                    std::size_t threads, const Counter& done_bytes) {

@@ -25,13 +25,6 @@ struct ForeignVerification {
   std::vector<std::string> unchecked_files;
 };
 
-/// Reads the objects of another program at `path`, whose kind is not known before, and returns what of them has no
-/// place in a tree; of one that cannot be read, why. `layout` as in verify_foreign. Blocks.
-///
-/// Errors: as array_store::open_index.
-[[nodiscard]] std::vector<formats::LeftOut> left_out_of_objects(const std::filesystem::path& path,
-                                                                const std::string& layout);
-
 /// Compares the files of another program at `path` with the sums that they have, and with themselves; a folder of
 /// Megatron-Core's also with the list of hashes in its integrity.json, where it has one. `layout`: as
 /// ArrayReaderOptions::layout. `done_bytes` counts what was compared. Blocks.
