@@ -18,12 +18,6 @@
 namespace cairn::formats {
 namespace {
 
-/// An element type by its names in torch: of the dtype, and of the storage where that has a class of its own.
-struct TorchType {
-  std::string_view dtype;
-  DType type;
-  std::string_view storage;
-};
 constexpr std::string_view kTorchModule = "torch.";
 constexpr TorchType kTorchTypes[] = {{"bool", DType::boolean, "BoolStorage"},
                                      {"uint8", DType::uint8, "ByteStorage"},
@@ -121,6 +115,12 @@ std::optional<DType> torch_dtype(std::string_view name) noexcept {
     }
   }
   return std::nullopt;
+}
+
+const TorchType* find_torch_type(DType dtype) noexcept {
+  const auto* const found = std::find_if(std::begin(kTorchTypes), std::end(kTorchTypes),
+                                         [dtype](const TorchType& each) { return each.type == dtype; });
+  return found == std::end(kTorchTypes) ? nullptr : found;
 }
 
 std::optional<std::uint64_t> count_of(const Pickle& pickle, PickleNode node) {

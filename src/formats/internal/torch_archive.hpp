@@ -20,6 +20,16 @@ namespace cairn::formats {
 /// of torch is two elements of float4.
 [[nodiscard]] std::optional<DType> torch_dtype(std::string_view name) noexcept;
 
+/// An element type by its names in torch: of the dtype, and of the storage where that has a class of its own.
+struct TorchType {
+  std::string_view dtype;
+  DType type;
+  std::string_view storage;
+};
+
+/// Returns what torch calls an element type; null for those that it does not have.
+[[nodiscard]] const TorchType* find_torch_type(DType dtype) noexcept;
+
 /// An archive of torch.save whose members can be read.
 ///
 /// Invariant: all members are stored as they are and located, and lie below one folder.
