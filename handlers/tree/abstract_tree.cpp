@@ -16,6 +16,7 @@
 #include "containers.hpp"
 #include "formats/internal/foreign_index.hpp"
 #include "formats/internal/index.hpp"
+#include "handlers/internal/cast_dtype.hpp"
 #include "index_names.hpp"
 #include "indexed_slices.hpp"
 #include "numbers.hpp"
@@ -79,17 +80,6 @@ class IndexedArrays final : public ArrayEntries::Source {
   std::shared_ptr<const formats::Index> index_;
   std::vector<std::string_view> first_names_;  // By number; none where there are no aliases.
 };
-
-/// Returns what an array of a tree becomes of which a dtype is asked for; nothing: it stays as it is.
-std::optional<DType> dtype_for(DType stored, DType wanted) {
-  if (!is_floating(wanted) || is_floating(stored)) {
-    return wanted;
-  }
-  if (!is_complex(stored) || (wanted != DType::float32 && wanted != DType::float64)) {
-    return std::nullopt;
-  }
-  return wanted == DType::float32 ? DType::complex64 : DType::complex128;
-}
 
 DescribedValue described(std::string_view path, TreeKind kind, const Tree& value) {
   DescribedValue described{std::string(path), std::string(name(kind)), {}};
@@ -426,7 +416,7 @@ void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
   std::string path;
   const auto set = [&](std::string_view, AbstractTree& leaf) {
     const auto set_one = [&](auto* array) {
-      if (const auto other = array ? dtype_for(array->dtype, dtype) : std::nullopt) {
+      if (const auto other = array ? detail::cast_dtype(array->dtype, dtype) : std::nullopt) {
         array->dtype = *other;
         array->allows_narrowing = narrowing == Narrowing::allowed;
       }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cairn/tools/torch_export.hpp"
+
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
@@ -19,9 +22,33 @@
 #include "cli/progress_bar.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/text.hpp"
+#include "cli/usage_error.hpp"
+#include "formats/internal/torch_archive.hpp"
 
 namespace cairn::cli {
 namespace {
+
+/// The form that was asked for, or that the target's name says.
+std::string format_of(const Arguments& arguments) {
+  const std::string ending = arguments.other.extension().string();
+  if (!arguments.exporting.format.empty()) {
+    return arguments.exporting.format;
+  }
+  return ending == ".safetensors" ? "safetensors" : ending == ".pt" || ending == ".pth" ? "torch" : "hf";
+}
+
+bool is_torch(std::string_view format) {
+  return format == "torch" || format == "dcp";
+}
+
+/// Errors: UsageError.
+std::optional<DType> dtype_of(const std::string& word) {
+  const std::optional<DType> dtype = word.empty() ? std::nullopt : formats::torch_dtype(word);
+  if (!word.empty() && !dtype) {
+    throw UsageError(fmt::format("--dtype: '{}' is not a dtype such as bfloat16", word));
+  }
+  return dtype;
+}
 
 void print_answer(Output& out, const Arguments& arguments, const ExportPlan& plan) {
   out.print("{}: {} of '{}'\n", path_text(arguments.other), count_text(plan.arrays.size(), "array"),
@@ -33,7 +60,8 @@ void print_answer(Output& out, const Arguments& arguments, const ExportPlan& pla
     }
   });
   if (!plan.left_out.empty()) {
-    out.print("left out, not arrays: {}\n", printable(fmt::format("{}", fmt::join(plan.left_out, ", "))));
+    const std::string_view why = is_torch(format_of(arguments)) ? "no place there" : "not arrays";
+    out.print("left out, {}: {}\n", why, printable(fmt::format("{}", fmt::join(plan.left_out, ", "))));
   }
   if (!plan.aliases.empty()) {
     out.print("left out, further names of arrays: {}\n",
@@ -68,7 +96,14 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan&
   json.end();
 }
 
-ExportPlan export_with_bar(const Arguments& arguments, ExportOptions options) {
+ExportPlan export_as(const std::string& format, const CheckpointMetadata& source,
+                     const std::filesystem::path& target, const ExportOptions& options) {
+  return format == "torch" ? write_torch_archive(source, target, options)
+         : format == "dcp" ? write_torch_distributed(source, target, options)
+                           : cairn::export_arrays(source, target, options);
+}
+
+ExportPlan export_with_bar(const Arguments& arguments, const std::string& format, ExportOptions options) {
   const CheckpointMetadata source = describe(arguments.path, arguments.layout, arguments.name);
   const StopSignals signals(arguments.other);
   ProgressBar bar(stderr);
@@ -76,7 +111,7 @@ ExportPlan export_with_bar(const Arguments& arguments, ExportOptions options) {
     bar.update(done_bytes, total_bytes);
     signals.check();
   };
-  ExportPlan plan = cairn::export_arrays(source, arguments.other, options);
+  ExportPlan plan = export_as(format, source, arguments.other, options);
   signals.finish();
   return plan;
 }
@@ -87,16 +122,21 @@ int export_arrays(const Arguments& arguments, Output& out) {
   if (is_message_export(arguments)) {
     return export_message(arguments, out);
   }
+  const std::string format = format_of(arguments);
   ExportOptions options;
   options.checkpointable = arguments.name;
+  options.only = arguments.exporting.only;
+  options.dtype = dtype_of(arguments.exporting.dtype);
   options.rename = renames_of(arguments.renames, arguments.strips);
   options.separator = arguments.exporting.separator;
   options.max_file_bytes = arguments.exporting.max_file_bytes;
   options.first_names_only = arguments.exporting.first_names_only;
   options.leave_out = arguments.exporting.leaves_out;
-  options.is_folder = arguments.exporting.format.empty() ? arguments.other.extension() != ".safetensors"
-                                                         : arguments.exporting.format == "hf";
-  const ExportPlan plan = export_with_bar(arguments, std::move(options));
+  options.is_folder = format == "hf";
+  if (is_torch(format) && options.separator != ExportOptions().separator) {
+    throw UsageError("--separator is for safetensors and hf: torch has nested maps, or joins keys by points");
+  }
+  const ExportPlan plan = export_with_bar(arguments, format, std::move(options));
   if (arguments.is_json) {
     write_answer(json_to(out), arguments, plan);
   } else {

@@ -194,7 +194,8 @@ CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
 
 CLI::App* add_export(CLI::App& app, Arguments& arguments) {
   CLI::App* command = add_command(
-      app, "export", "Write whole arrays into safetensors files, or a protobuf message, for other programs",
+      app, "export",
+      "Write whole arrays into files of safetensors or torch, or a protobuf message, for other programs",
       arguments);
   command->add_option("SOURCE", arguments.path, kPathHelp)->required();
   command
@@ -206,18 +207,33 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
   command->add_option("--name", arguments.name,
                       "The checkpointable (default: the only one that has arrays, or is a message)");
   command
-      ->add_option("--format", arguments.exporting.format,
-                   "safetensors: a single file; hf: a folder in the layout of Hugging Face (default: "
-                   "safetensors if TARGET ends in .safetensors, else hf)")
-      ->type_name("safetensors|hf")
-      ->transform(cairn::cli::one_of({"safetensors", "hf"}));
+      ->add_option(
+          "--format", arguments.exporting.format,
+          "safetensors: a single file; hf: a folder in the layout of Hugging Face; torch: a file that "
+          "torch.load reads, with all values; dcp: a folder for torch.distributed.checkpoint (default: "
+          "safetensors if TARGET ends in .safetensors, torch if in .pt or .pth, else hf)")
+      ->type_name("safetensors|hf|torch|dcp")
+      ->transform(cairn::cli::one_of({"safetensors", "hf", "torch", "dcp"}));
+  command
+      ->add_option(
+          "--only", arguments.exporting.only,
+          "Take the paths that match a pattern, such as 'model/**', and no others. May be given several "
+          "times")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
+  command
+      ->add_option(
+          "--dtype", arguments.exporting.dtype,
+          "Cast arrays, also where that loses values: bfloat16, float32 (a floating-point type leaves "
+          "integers as they are)")
+      ->type_name("DTYPE");
   command
       ->add_option("--separator", arguments.exporting.separator,
-                   "Text between the keys of a path, in the names of arrays")
+                   "Text between the keys of a path, in the names of arrays; of safetensors and hf")
       ->capture_default_str();
   command
       ->add_option("--max-file", arguments.exporting.max_file_bytes,
-                   "Largest size of a file of --format hf (default 5GiB)")
+                   "Largest size of a file of --format hf or dcp (default 5GiB)")
       ->type_name("SIZE")
       ->transform(cairn::cli::size_in_bytes());
   command->add_flag("--first-names", arguments.exporting.first_names_only,

@@ -18,7 +18,6 @@ namespace {
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint32_t kElsewhere = 0xffff'ffffu;  // The number stands in a field of 64 bits.
 constexpr std::uint64_t kMostMembers = 0xffff;
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;  // The directory has room below 2^63.
 constexpr std::uint64_t kLocalBytes = 30;
 constexpr std::uint16_t kExtra64 = 1;
 constexpr std::uint16_t kExtraPadding = 0x4246;  // "FB", as torch pads.
@@ -197,9 +196,9 @@ void TorchArchiveWriter::add_member(std::string name, std::uint64_t bytes) {
   member.begin =
       round_up(member.header + kLocalBytes + member.name.size() + local_extra(member).size() + 4, kAlignment);
   member.limit = checked_add(member.begin, bytes).value_or(~std::uint64_t{0});
-  if (member.limit > kMostBytes) {
+  if (member.limit > kMaxArchiveBytes) {
     throw Error(Errc::invalid_argument,
-                fmt::format("an archive of more than {} bytes cannot be written", kMostBytes));
+                fmt::format("an archive of more than {} bytes cannot be written", kMaxArchiveBytes));
   }
   members_.push_back(std::move(member));
 }

@@ -11,11 +11,17 @@ namespace {
 
 constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;
 
+/// Returns whether a region is read all at once: its elements may not be cut into bytes.
+bool is_undivided(const Region& region) {
+  return is_packed(region.dtype) || is_packed(region.stored);
+}
+
 /// Asks for the boxes that bytes of a region consist of; they lie one behind the other at `data`.
 void want(WantedBoxes& boxes, const Region& region, std::uint64_t begin_bytes, std::uint64_t bytes,
           std::byte* data) {
   AbstractShardedArray& wanted = boxes.try_emplace(region.path, region.shape, region.dtype).first->second;
-  if (is_packed(region.dtype)) {
+  wanted.allows_narrowing = is_valid(region.stored);
+  if (is_undivided(region)) {
     wanted.place_into(region.box, MutableArrayView(data, region.box.extents(), region.dtype));
     return;
   }
@@ -62,7 +68,7 @@ std::unique_ptr<ArrayStream::Batch> ArrayStream::start() {
   for (; region_ < regions_.size(); ++region_, begin_bytes_ = 0) {
     const Region& region = regions_[region_];
     const std::uint64_t size = region.size_bytes();
-    const std::uint64_t unit = is_packed(region.dtype) ? size : bits(region.dtype) / 8;
+    const std::uint64_t unit = is_undivided(region) ? size : bits(region.dtype) / 8;
     const std::uint64_t room =
         bytes == 0 ? std::max(kBatchBytes, unit) : kBatchBytes - std::min(kBatchBytes, bytes);
     const std::uint64_t taken = size == 0 ? 0 : std::min(size - begin_bytes_, room / unit * unit);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct ExportOptions {
 
   /// The checkpointable whose arrays are exported. Empty: those of the only checkpointable that has arrays.
   std::string checkpointable;
+  /// Take what one of these patterns matches, and nothing else; they are those of ArrayRules, and each has to match
+  /// something. Empty: all.
+  std::vector<std::string> only;
+  /// The dtype that arrays are cast to, also where that loses values; as AbstractTree::set_dtype, so that a floating
+  /// dtype leaves integers and booleans alone. Default: as they are stored.
+  std::optional<DType> dtype;
   /// Other paths for the arrays, before the separator joins their keys. Each pattern has to match one.
   Renames rename;
   /// Stands between the keys of a path, in the names that other programs see.
@@ -46,12 +53,12 @@ struct ExportOptions {
 struct ExportedArray {
   std::string path;  ///< As the checkpoint calls it.
   std::string name;  ///< In the exported files.
-  DType dtype{};
+  DType dtype{};     ///< With which it leaves.
   Shape shape;
   std::uint64_t bytes = 0;
 };
 
-/// A safetensors file, and which arrays it holds: [first_array, first_array + arrays) of the plan.
+/// A file that is written, and which arrays it holds: [first_array, first_array + arrays) of the plan.
 struct ExportedFile {
   std::string name;
   std::size_t first_array = 0;
@@ -64,8 +71,9 @@ struct ExportPlan {
   std::string checkpointable;
   std::vector<ExportedArray> arrays;
   std::vector<ExportedFile> files;
-  std::vector<std::string> left_out;  ///< Paths of values that are not arrays.
-  std::vector<std::string> aliases;   ///< Further names of arrays, where they were left out.
+  /// Paths of values that are not arrays. Of files of torch: of what those cannot have, with its kind.
+  std::vector<std::string> left_out;
+  std::vector<std::string> aliases;  ///< Further names of arrays, where they were left out.
   /// What a load of files of another program tells in LoadResult::problems: what has no place in a tree, and what
   /// should be known of the files.
   std::vector<std::string> notes;
@@ -74,10 +82,10 @@ struct ExportPlan {
 /// Decides which arrays go into which safetensors file, and writes nothing. The name of a single file is empty.
 ///
 /// Errors: Errc::invalid_argument, naming the culprit: several checkpointables have arrays and none is named, or none
-///         has any; two arrays would have one name, or one that safetensors keeps for itself; a rename is wrong, or
-///         matches nothing; the names do not fit into the header of a single file. Errc::structure_mismatch, naming
-///         what another program has saved and has no place in a tree, without ExportOptions::leave_out. What keeps
-///         the checkpointable from being described.
+///         has any; two arrays would have one name, or one that safetensors keeps for itself; a rename or a pattern of
+///         `only` is wrong, or matches nothing, or names what is not an array; the names do not fit into the header of
+///         a single file. Errc::structure_mismatch, naming what another program has saved and has no place in a tree,
+///         without ExportOptions::leave_out. What keeps the checkpointable from being described.
 [[nodiscard]] ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& options = {});
 
 /// Writes the arrays of a checkpointable, whole, to a safetensors file or a folder of them, for programs that know

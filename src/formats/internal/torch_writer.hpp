@@ -17,6 +17,9 @@
 
 namespace cairn::formats {
 
+/// The largest archive that is written: its directory has room below 2^63.
+inline constexpr std::uint64_t kMaxArchiveBytes = std::uint64_t{1} << 62;
+
 /// Returns why torch cannot have an array; empty where it can.
 [[nodiscard]] std::string why_not_in_torch(DType dtype, const Shape& shape);
 
@@ -34,7 +37,7 @@ class TorchArchiveWriter {
  public:
   /// The storages have the keys "0", "1" and so on.
   ///
-  /// Errors: Errc::invalid_argument when the pickle exceeds kMaxPickleBytes, or all exceeds 2^63 bytes.
+  /// Errors: Errc::invalid_argument when the pickle exceeds kMaxPickleBytes, or the members exceed kMaxArchiveBytes.
   TorchArchiveWriter(std::string pickle, std::span<const std::uint64_t> storage_bytes);
 
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }

@@ -21,6 +21,8 @@ struct Region {
   DType dtype{};
   Shape shape;  ///< Of the array.
   Box box;
+  /// The dtype that it is cast from, also where that loses values; none: it is read as it is stored.
+  DType stored{};
 
   /// Errors: Errc::malformed_metadata when it has more bytes than there can be.
   [[nodiscard]] std::uint64_t size_bytes() const;
@@ -37,7 +39,7 @@ struct RegionPiece {
 };
 
 /// Reads regions one after the other, verified, in bounded memory: it holds two batches of 64 MiB, of which one is read
-/// while the other is used. A region of a packed type is read whole, and makes a larger batch if it must.
+/// while the other is used. A region of or from a packed type is read whole, and makes a larger batch if it must.
 ///
 /// Threads: not safe.
 class ArrayStream {

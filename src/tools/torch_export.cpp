@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/tools/torch_export.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/api/load.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/handlers/tree_leaf.hpp"
+
+#include "base/internal/checked.hpp"
+#include "formats/internal/pickle.hpp"
+#include "formats/internal/pickle_writer.hpp"
+#include "formats/internal/torch_archive.hpp"
+#include "formats/internal/torch_writer.hpp"
+#include "io/internal/file.hpp"
+#include "tools/export_target.hpp"
+#include "tools/internal/array_stream.hpp"
+#include "tools/internal/checkpoint_view.hpp"
+#include "tools/state_dict.hpp"
+
+namespace cairn {
+namespace {
+
+using formats::PickleWriter;
+using tools::StateNode;
+
+constexpr std::string_view kDcpMetadata = "torch.distributed.checkpoint.metadata";
+constexpr std::string_view kDcpFiles = "torch.distributed.checkpoint.filesystem";
+constexpr std::string_view kMetadataFile = ".metadata";
+
+[[noreturn]] void refuse(std::string_view path, std::string_view why) {
+  throw Error(Errc::invalid_argument, fmt::format("'{}': {}", path, why));
+}
+
+/// What is exported, whatever form it gets.
+struct TorchPlan {
+  TorchPlan(const CheckpointMetadata& metadata, const ExportOptions& options) : chosen(options.only) {
+    description = tools::plan_arrays(plan, metadata, options, chosen);
+    root = tools::state_dict(plan, description, options, chosen);
+    std::optional<std::uint64_t> sum = 0;
+    for (const ExportedArray& array : plan.arrays) {
+      sum = checked_add(*sum, array.bytes);
+      if (!sum || *sum > formats::kMaxArchiveBytes) {
+        refuse(array.path,
+               fmt::format("with its {} bytes the arrays exceed the {} that files of torch can have",
+                           array.bytes, formats::kMaxArchiveBytes));
+      }
+    }
+  }
+
+  ExportPlan plan;
+  tools::ChosenPaths chosen;
+  Description description;  // The nodes refer to its values.
+  StateNode root;
+};
+
+/// An archive of torch.save in a file.
+struct PlacedArchive {
+  formats::TorchArchiveWriter archive;
+  std::uint64_t begin = 0;
+  std::vector<std::size_t> arrays;  ///< Of the plan, one for each storage.
+};
+
+/// Opens the arrays, where there are some.
+std::optional<ArrayReader> open_reader(const CheckpointMetadata& from, const ExportPlan& plan,
+                                       const ExportOptions& options) {
+  return plan.arrays.empty()
+             ? std::nullopt
+             : std::optional(tools::CheckpointView(from).reader(plan.checkpointable, options.layouts));
+}
+
+/// Writes the elements of the arrays that lie in some archives, and sums them up.
+void write_storages(const ArrayReader& reader, const ExportPlan& plan, std::span<PlacedArchive> archives,
+                    const io::FileHandle& out, const std::filesystem::path& path, tools::Tally& tally) {
+  std::vector<tools::Region> regions;
+  std::vector<std::pair<PlacedArchive*, std::size_t>> storages;
+  for (PlacedArchive& each : archives) {
+    for (std::size_t storage = 0; storage < each.arrays.size(); ++storage) {
+      regions.push_back(tools::exported_region(reader, plan.arrays[each.arrays[storage]]));
+      storages.emplace_back(&each, storage);
+    }
+  }
+  tools::ArrayStream stream(reader, std::move(regions));
+  while (const std::optional<tools::RegionPiece> piece = stream.next()) {
+    const auto [to, storage] = storages[piece->region];
+    to->archive.add_to_sum(storage, piece->bytes);
+    io::write_all(out, piece->bytes, to->begin + to->archive.begin_of(storage) + piece->offset_bytes, path);
+    tally.add(piece->bytes.size());
+  }
+}
+
+/// Writes a file of archives that lie one behind the other.
+void write_archives(const std::optional<ArrayReader>& reader, const ExportPlan& plan,
+                    std::span<PlacedArchive> archives, const std::string& name,
+                    const tools::ExportStaging& staging, tools::Tally& tally) {
+  const std::filesystem::path path = staging.folder().path() / name;
+  io::FileHandle out =
+      staging.create_file(name, archives.back().begin + archives.back().archive.size_bytes());
+  if (reader) {
+    write_storages(*reader, plan, archives, out, path, tally);
+  }
+  for (const PlacedArchive& each : archives) {
+    each.archive.write_rest([&](std::uint64_t begin, std::string_view bytes) {
+      io::write_all(out, std::as_bytes(std::span(bytes)), each.begin + begin, path);
+    });
+  }
+  staging.finish(out, name);
+}
+
+/// Puts all in one archive. Names of one array share its storage.
+PlacedArchive make_archive(const TorchPlan& torch) {
+  const std::vector<ExportedArray>& arrays = torch.plan.arrays;
+  std::map<std::string_view, std::string_view> first_names;
+  for (const ArrayEntry& array : torch.description.arrays) {
+    if (!array.alias_of.empty()) {
+      first_names.emplace(array.name, array.alias_of);
+    }
+  }
+  std::map<std::string_view, std::size_t> numbers;
+  std::vector<std::size_t> storage_of;
+  std::vector<std::size_t> stored;
+  std::vector<std::uint64_t> bytes;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const std::string_view path = arrays[i].path;
+    const auto first = first_names.find(path);
+    const auto [number, is_new] =
+        numbers.try_emplace(first == first_names.end() ? path : first->second, stored.size());
+    storage_of.push_back(number->second);
+    if (is_new) {
+      stored.push_back(i);
+      bytes.push_back(arrays[i].bytes);
+    }
+  }
+  PickleWriter pickle;
+  tools::write_node(pickle, torch.root, [&](std::size_t i) {
+    formats::write_tensor(pickle, arrays[i].dtype, arrays[i].shape, fmt::to_string(storage_of[i]));
+  });
+  return {formats::TorchArchiveWriter(std::move(pickle).take(), bytes), 0, std::move(stored)};
+}
+
+// ---- distributed checkpoints
+
+/// A key of a map, or a place in a list.
+using StateKey = std::variant<std::string, std::uint64_t>;
+
+/// A tensor of a distributed checkpoint, or an object.
+struct DcpEntry {
+  std::string name;
+  std::vector<StateKey> keys;
+  const StateNode* node = nullptr;
+  std::size_t array = 0;  ///< Of the plan, for a tensor.
+  std::string file;
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Takes a state dict apart as torch does: maps always, and lists that hold maps or tensors.
+class StateFlattener {
+ public:
+  explicit StateFlattener(ExportPlan& plan) : plan_(plan) {}
+
+  void visit(const StateNode& node, const std::vector<StateKey>& keys) {
+    if (is_entry(node)) {
+      add(node, keys);
+      return;
+    }
+    if (node.children.empty()) {
+      plan_.left_out.push_back(fmt::format("{} (an empty map)", node.path));
+    }
+    for (const auto& [key, child] : node.children) {
+      std::vector<StateKey> below = keys;
+      below.push_back(node.is_list ? StateKey(std::uint64_t{std::stoull(key)}) : StateKey(key));
+      visit(child, below);
+    }
+  }
+
+  [[nodiscard]] std::vector<DcpEntry> take() && { return std::move(entries_); }
+
+ private:
+  static bool is_entry(const StateNode& node) {
+    if (node.is_leaf()) {
+      return node.array || node.value->kind != name(TreeKind::map);
+    }
+    return node.is_list && std::all_of(node.children.begin(), node.children.end(), [](const auto& child) {
+             return !child.second.array && is_entry(child.second);
+           });
+  }
+
+  void add(const StateNode& node, std::vector<StateKey> keys) {
+    if (keys.empty()) {
+      keys.emplace_back(plan_.checkpointable);  // It is all there is.
+    }
+    std::string joined;
+    for (const StateKey& key : keys) {
+      joined += &key == keys.data() ? "" : ".";
+      std::visit([&](const auto& part) { joined += fmt::format("{}", part); }, key);
+    }
+    const auto [other, is_new] = paths_.emplace(joined, node.path);
+    if (!is_new) {
+      refuse(node.path,
+             fmt::format("it and '{}' would both be called '{}', since torch joins keys by points; "
+                         "rename one",
+                         other->second, joined));
+    }
+    DcpEntry entry;
+    entry.name = std::move(joined);
+    entry.keys = std::move(keys);
+    entry.node = &node;
+    entries_.push_back(std::move(entry));
+  }
+
+  ExportPlan& plan_;
+  std::vector<DcpEntry> entries_;
+  std::map<std::string, std::string> paths_;
+};
+
+/// Decides where each entry lies: in an archive of its own, in which file. The plan gets its arrays in that order.
+std::vector<std::vector<PlacedArchive>> place(std::vector<DcpEntry>& entries, ExportPlan& plan,
+                                              std::uint64_t max_file_bytes) {
+  std::vector<std::vector<PlacedArchive>> files;
+  std::vector<ExportedArray> ordered;
+  for (DcpEntry& entry : entries) {
+    PickleWriter pickle;
+    std::vector<std::size_t> arrays;
+    std::vector<std::uint64_t> storage_bytes;
+    tools::write_node(pickle, *entry.node, [&](std::size_t i) {
+      formats::write_tensor(pickle, plan.arrays[i].dtype, plan.arrays[i].shape, "0");
+      entry.array = ordered.size();
+      arrays = {entry.array};
+      storage_bytes = {plan.arrays[i].bytes};
+      ordered.push_back(plan.arrays[i]);
+      ordered.back().name = entry.name;
+    });
+    formats::TorchArchiveWriter archive(std::move(pickle).take(), storage_bytes);
+    entry.bytes = archive.size_bytes();
+    if (files.empty() || plan.files.back().bytes + entry.bytes > max_file_bytes) {
+      plan.files.push_back(
+          {fmt::format("__0_{}.distcp", files.size()), ordered.size() - arrays.size(), 0, 0});
+      files.emplace_back();
+    }
+    ExportedFile& file = plan.files.back();
+    entry.file = file.name;
+    entry.begin = file.bytes;
+    file.arrays += arrays.size();
+    file.bytes += entry.bytes;
+    files.back().push_back({std::move(archive), entry.begin, std::move(arrays)});
+  }
+  plan.arrays = std::move(ordered);
+  return files;
+}
+
+void write_size(PickleWriter& pickle, const Shape& shape) {
+  pickle.global("torch", "Size").begin_tuple().tuple(shape).end_tuple().call();
+}
+
+/// The metadata of a tensor that is one chunk.
+void write_tensor_metadata(PickleWriter& pickle, const ExportedArray& array) {
+  pickle.global(kDcpMetadata, "TensorStorageMetadata").new_object().begin_map().text("properties");
+  // The dtype, the layout, whether it needs a gradient, the memory format (0: contiguous), whether it is pinned.
+  pickle.global(kDcpMetadata, "TensorProperties").new_object().begin_tuple();
+  pickle.global("torch", formats::find_torch_type(array.dtype)->dtype);
+  pickle.global("torch.serialization", "_get_layout").begin_tuple().text("torch.strided").end_tuple().call();
+  pickle.boolean(false);
+  pickle.global(kDcpMetadata, "_MEM_FORMAT_ENCODING").begin_tuple().integer(0).end_tuple().call();
+  pickle.boolean(false).end_tuple().build().text("size");
+  write_size(pickle, array.shape);
+  pickle.text("chunks").begin_list();
+  pickle.global(kDcpMetadata, "ChunkStorageMetadata").new_object().begin_map().text("offsets");
+  write_size(pickle, Shape(array.shape.size(), 0));
+  pickle.text("sizes");
+  write_size(pickle, array.shape);
+  pickle.end_map().build().end_list().end_map().build();
+}
+
+/// Where the bytes of an entry lie. That of a tensor is found by the offset of its chunk, too.
+void write_storage_info(PickleWriter& pickle, const DcpEntry& entry, const ExportPlan& plan) {
+  pickle.global(kDcpMetadata, "MetadataIndex").new_object().begin_map().text("fqn").text(entry.name);
+  pickle.text("offset");
+  if (entry.node->array) {
+    write_size(pickle, Shape(plan.arrays[entry.array].shape.size(), 0));
+    pickle.text("index").integer(0);
+  } else {
+    pickle.none().text("index").none();
+  }
+  pickle.end_map().build();
+  pickle.global(kDcpFiles, "_StorageInfo").new_object().begin_map();
+  pickle.text("relative_path").text(entry.file);
+  pickle.text("offset").unsigned_integer(entry.begin).text("length").unsigned_integer(entry.bytes);
+  pickle.end_map().build();
+}
+
+struct KeyWriter {
+  PickleWriter& pickle;
+  void operator()(const std::string& key) const { pickle.text(key); }
+  void operator()(std::uint64_t place) const { pickle.unsigned_integer(place); }
+};
+
+/// What torch.distributed.checkpoint.metadata.Metadata says of it all.
+std::string dcp_metadata(const std::vector<DcpEntry>& entries, const ExportPlan& plan) {
+  PickleWriter pickle;
+  pickle.global(kDcpMetadata, "Metadata").new_object().begin_map().text("state_dict_metadata").begin_map();
+  for (const DcpEntry& entry : entries) {
+    pickle.text(entry.name);
+    if (entry.node->array) {
+      write_tensor_metadata(pickle, plan.arrays[entry.array]);
+    } else {
+      pickle.global(kDcpMetadata, "BytesStorageMetadata").new_object();
+    }
+  }
+  pickle.end_map().text("planner_data").begin_map();  // Where each value lay in the state dict.
+  for (const DcpEntry& entry : entries) {
+    pickle.text(entry.name).begin_tuple();
+    for (const StateKey& key : entry.keys) {
+      std::visit(KeyWriter{pickle}, key);
+    }
+    pickle.end_tuple();
+  }
+  pickle.end_map().text("storage_data").begin_map();
+  for (const DcpEntry& entry : entries) {
+    write_storage_info(pickle, entry, plan);
+  }
+  pickle.end_map().end_map().build();
+  if (pickle.size_bytes() > formats::kMaxPickleBytes) {
+    refuse(plan.checkpointable, fmt::format("its names make a '{}' of {} bytes; {} at most are read",
+                                            kMetadataFile, pickle.size_bytes(), formats::kMaxPickleBytes));
+  }
+  return std::move(pickle).take();
+}
+
+}  // namespace
+
+ExportPlan write_torch_archive(const std::filesystem::path& from, const std::filesystem::path& target,
+                               const ExportOptions& options, const Context& context) {
+  return write_torch_archive(checkpointables_metadata(from, context), target, options);
+}
+
+ExportPlan write_torch_archive(const CheckpointMetadata& from, const std::filesystem::path& target,
+                               const ExportOptions& options) {
+  TorchPlan torch(from, options);
+  std::vector<PlacedArchive> archives;
+  archives.push_back(make_archive(torch));
+  const tools::ExportStaging staging(from.path, target, false);
+  tools::Tally tally(torch.plan, options);
+  const std::string name = staging.target_name();
+  torch.plan.files = {{name, 0, torch.plan.arrays.size(), archives.front().archive.size_bytes()}};
+  write_archives(open_reader(from, torch.plan, options), torch.plan, archives, name, staging, tally);
+  tally.add(0);
+  staging.publish();
+  return std::move(torch.plan);
+}
+
+ExportPlan write_torch_distributed(const std::filesystem::path& from, const std::filesystem::path& target,
+                                   const ExportOptions& options, const Context& context) {
+  return write_torch_distributed(checkpointables_metadata(from, context), target, options);
+}
+
+ExportPlan write_torch_distributed(const CheckpointMetadata& from, const std::filesystem::path& target,
+                                   const ExportOptions& options) {
+  TorchPlan torch(from, options);
+  for (const ExportedArray& array : torch.plan.arrays) {
+    if (is_packed(array.dtype)) {
+      refuse(array.path,
+             "distributed checkpoints have no float4; cast it by --dtype or ExportOptions::dtype");
+    }
+  }
+  StateFlattener flattener(torch.plan);
+  flattener.visit(torch.root, {});
+  std::vector<DcpEntry> entries = std::move(flattener).take();
+  if (entries.empty()) {
+    refuse(torch.plan.checkpointable, "it holds nothing that a distributed checkpoint can have");
+  }
+  std::vector<std::vector<PlacedArchive>> files = place(entries, torch.plan, options.max_file_bytes);
+  const std::string metadata = dcp_metadata(entries, torch.plan);
+  const tools::ExportStaging staging(from.path, target, true);
+  tools::Tally tally(torch.plan, options);
+  const std::optional<ArrayReader> reader = open_reader(from, torch.plan, options);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    write_archives(reader, torch.plan, files[i], torch.plan.files[i].name, staging, tally);
+  }
+  io::write_small_file(staging.folder(), kMetadataFile, metadata);
+  tally.add(0);
+  staging.publish();
+  return std::move(torch.plan);
+}
+
+}  // namespace cairn
