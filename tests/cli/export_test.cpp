@@ -169,6 +169,44 @@ TEST_F(ExportTest, CallsArraysAsItIsTold) {
             (Tree{{"net.w", counted({2})}, {"b.w", counted({3})}, {"at_te", counted({})}}));
 }
 
+TEST_F(ExportTest, WritesFilesOfTorch) {
+  const Tree tree{{"model", {{"w", counted({3, 5})}}}, {"step", 7}};
+  save(source_, tree);
+
+  const testing::CliResult file = run("out.pt");
+  const testing::CliResult folder = run("out", {"--format", "dcp"});
+
+  EXPECT_EQ(file.status, 0) << file.err;
+  EXPECT_EQ(folder.status, 0) << folder.err;
+  EXPECT_EQ(load(folder_ / "out.pt"), tree);
+  EXPECT_EQ(load(folder_ / "out"), (Tree{{"model.w", counted({3, 5})}, {"step", 7}}));
+  EXPECT_THAT(names(), ElementsAre("checkpoint", "out", "out.pt"));
+}
+
+TEST_F(ExportTest, TakesWhatIsChosenAndCastsIt) {
+  save(source_, Tree{{"model", {{"w", std::vector<float>{1.5F, 2}}}}, {"other", counted({2})}, {"step", 7}});
+
+  const testing::CliResult result =
+      run("out.safetensors", {"--only", "model/**", "--dtype", "bfloat16", "--separator", "."});
+
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Tree loaded = load(folder_ / "out.safetensors");
+  EXPECT_EQ(loaded.size(), 1u);
+  EXPECT_EQ(loaded.at("model.w").array_if()->dtype(), DType::bfloat16);
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("step")));
+}
+
+TEST_F(ExportTest, RefusesWhatCannotBeChosen) {
+  save(source_, Tree{{"w", counted({2})}, {"step", 7}});
+
+  EXPECT_THAT(run("out.safetensors", {"--only", "step"}).err,
+              HasSubstr("'step' cannot be exported so: it is not an array"));
+  EXPECT_THAT(run("out.safetensors", {"--only", "v"}).err, HasSubstr("matches no path that is stored"));
+  EXPECT_EQ(run("out.safetensors", {"--dtype", "float33"}).status, 2);
+  EXPECT_EQ(run("out.pt", {"--separator", "."}).status, 2);
+  EXPECT_THAT(names(), ElementsAre("checkpoint"));
+}
+
 TEST_F(ExportTest, RefusesRenamesThatAreWrong) {
   save(source_, Tree{{"module.w", counted({2})}, {"w", counted({3})}});
 
