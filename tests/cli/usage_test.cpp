@@ -103,8 +103,10 @@ TEST(CliUsage, RefusesSizesThatAreNone) {
 }
 
 TEST(CliUsage, NamesTheValuesThatAnOptionTakes) {
-  expect_refused({"export", "a", "b", "--format", "zip"}, "--format: 'zip' is not safetensors or hf\n");
-  expect_refused({"export", "a", "b", "--format", ""}, "--format: '' is not safetensors or hf\n");
+  expect_refused({"export", "a", "b", "--format", "zip"},
+                 "--format: 'zip' is not safetensors or hf or torch or dcp\n");
+  expect_refused({"export", "a", "b", "--format", ""},
+                 "--format: '' is not safetensors or hf or torch or dcp\n");
 }
 
 TEST(CliUsage, SaysThatAnOptionNeedsAValueAndOnlyOne) {
