@@ -15,55 +15,56 @@
 namespace cairn::formats {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint32_t kElsewhere = 0xffff'ffffu;  // The number stands in a field of 64 bits.
-constexpr std::uint64_t kMostMembers = 0xffff;
-constexpr std::uint64_t kLocalBytes = 30;
-constexpr std::uint16_t kExtra64 = 1;
+constexpr std::uint64_t kStorageAlignment = 64;
+constexpr std::uint32_t kInWideField = 0xffff'ffffu;  // The number stands in a field of 64 bits.
+constexpr std::uint64_t kMostCounted = 0xffff;
+constexpr std::uint64_t kHeaderBytes = 30;
+constexpr std::uint16_t kWideField = 1;
 constexpr std::uint16_t kExtraPadding = 0x4246;  // "FB", as torch pads.
-constexpr std::uint16_t kVersion64 = 45;         // Of the format, for numbers of 64 bits,
-constexpr std::uint16_t kVersion = 20;           // and without them.
+constexpr std::uint16_t kWideVersion = 45;       // Of the format, for numbers of 64 bits,
+constexpr std::uint16_t kPlainVersion = 20;      // and without them.
 constexpr std::uint16_t kFirstDay = 0x21;        // 1 January 1980: archives of equal arrays are equal.
 constexpr std::string_view kByteOrder = "little";
 constexpr std::string_view kVersionText = "3\n";
 
 template <class T>
-void put(std::string& out, T value) {
+void put_number(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-std::uint32_t narrow(std::uint64_t number) {
-  return number >= kElsewhere ? kElsewhere : static_cast<std::uint32_t>(number);
+std::uint32_t narrowed(std::uint64_t number) {
+  return number >= kInWideField ? kInWideField : static_cast<std::uint32_t>(number);
 }
 
 /// A field of those numbers that have no room in 32 bits; empty where all have.
 std::string wide_numbers(std::initializer_list<std::uint64_t> numbers) {
   std::string wide;
   for (const std::uint64_t number : numbers) {
-    if (number >= kElsewhere) {
-      put(wide, number);
+    if (number >= kInWideField) {
+      put_number(wide, number);
     }
   }
   std::string extra;
   if (!wide.empty()) {
-    put(extra, kExtra64);
-    put(extra, static_cast<std::uint16_t>(wide.size()));
+    put_number(extra, kWideField);
+    put_number(extra, static_cast<std::uint16_t>(wide.size()));
   }
   return extra + wide;
 }
 
 /// What a local header and an entry of the directory have in common.
 void put_common(std::string& out, const ZipMember& member, std::size_t extra_bytes) {
-  put(out, member.size >= kElsewhere || member.header >= kElsewhere ? kVersion64 : kVersion);
-  put(out, std::uint16_t{0});  // Flags.
-  put(out, std::uint16_t{0});  // Stored as it is.
-  put(out, std::uint16_t{0});  // Midnight.
-  put(out, kFirstDay);
-  put(out, member.crc32);
-  put(out, narrow(member.size));
-  put(out, narrow(member.size));
-  put(out, static_cast<std::uint16_t>(member.name.size()));
-  put(out, static_cast<std::uint16_t>(extra_bytes));
+  put_number(out,
+             member.size >= kInWideField || member.header >= kInWideField ? kWideVersion : kPlainVersion);
+  put_number(out, std::uint16_t{0});  // Flags.
+  put_number(out, std::uint16_t{0});  // Stored as it is.
+  put_number(out, std::uint16_t{0});  // Midnight.
+  put_number(out, kFirstDay);
+  put_number(out, member.crc32);
+  put_number(out, narrowed(member.size));
+  put_number(out, narrowed(member.size));
+  put_number(out, static_cast<std::uint16_t>(member.name.size()));
+  put_number(out, static_cast<std::uint16_t>(extra_bytes));
 }
 
 std::string local_extra(const ZipMember& member) {
@@ -74,59 +75,60 @@ std::string local_extra(const ZipMember& member) {
 std::string local_header(const ZipMember& member) {
   std::string extra = local_extra(member);
   const std::uint64_t padding =
-      member.begin - member.header - kLocalBytes - member.name.size() - extra.size();
-  put(extra, kExtraPadding);
-  put(extra, static_cast<std::uint16_t>(padding - 4));
+      member.begin - member.header - kHeaderBytes - member.name.size() - extra.size();
+  put_number(extra, kExtraPadding);
+  put_number(extra, static_cast<std::uint16_t>(padding - 4));
   extra.append(static_cast<std::size_t>(padding) - 4, 'Z');
   std::string out;
-  put(out, std::uint32_t{0x04034b50});
+  put_number(out, std::uint32_t{0x04034b50});
   put_common(out, member, extra.size());
   return out + member.name + extra;
 }
 
-std::string entry(const ZipMember& member) {
+std::string directory_entry(const ZipMember& member) {
   const std::string extra = wide_numbers({member.size, member.size, member.header});
   std::string out;
-  put(out, std::uint32_t{0x02014b50});
-  put(out, kVersion64);  // Made by.
+  put_number(out, std::uint32_t{0x02014b50});
+  put_number(out, kWideVersion);  // Made by.
   put_common(out, member, extra.size());
-  put(out, std::uint16_t{0});  // Bytes of a comment.
-  put(out, std::uint16_t{0});  // The part of the archive.
-  put(out, std::uint16_t{0});
-  put(out, std::uint32_t{0});
-  put(out, narrow(member.header));
+  put_number(out, std::uint16_t{0});  // Bytes of a comment.
+  put_number(out, std::uint16_t{0});  // The part of the archive.
+  put_number(out, std::uint16_t{0});
+  put_number(out, std::uint32_t{0});
+  put_number(out, narrowed(member.header));
   return out + member.name + extra;
 }
 
 /// The records behind the entries.
 std::string end_of_archive(std::uint64_t begin, std::uint64_t bytes, std::uint64_t members) {
   std::string out;
-  if (begin >= kElsewhere || bytes >= kElsewhere || members >= kMostMembers) {
-    put(out, std::uint32_t{0x06064b50});
-    put(out, std::uint64_t{44});  // Bytes of the record behind this number.
-    put(out, kVersion64);
-    put(out, kVersion64);
-    put(out, std::uint64_t{0});  // The number of this part of the archive, and of that with the directory.
-    put(out, members);
-    put(out, members);
-    put(out, bytes);
-    put(out, begin);
-    put(out, std::uint32_t{0x07064b50});
-    put(out, std::uint32_t{0});
-    put(out, begin + bytes);
-    put(out, std::uint32_t{1});
+  if (begin >= kInWideField || bytes >= kInWideField || members >= kMostCounted) {
+    put_number(out, std::uint32_t{0x06064b50});
+    put_number(out, std::uint64_t{44});  // Bytes of the record behind this number.
+    put_number(out, kWideVersion);
+    put_number(out, kWideVersion);
+    put_number(out,
+               std::uint64_t{0});  // The number of this part of the archive, and of that with the directory.
+    put_number(out, members);
+    put_number(out, members);
+    put_number(out, bytes);
+    put_number(out, begin);
+    put_number(out, std::uint32_t{0x07064b50});
+    put_number(out, std::uint32_t{0});
+    put_number(out, begin + bytes);
+    put_number(out, std::uint32_t{1});
   }
-  put(out, std::uint32_t{0x06054b50});
-  put(out, std::uint32_t{0});
-  put(out, static_cast<std::uint16_t>(std::min(members, kMostMembers)));
-  put(out, static_cast<std::uint16_t>(std::min(members, kMostMembers)));
-  put(out, narrow(bytes));
-  put(out, narrow(begin));
-  put(out, std::uint16_t{0});
+  put_number(out, std::uint32_t{0x06054b50});
+  put_number(out, std::uint32_t{0});
+  put_number(out, static_cast<std::uint16_t>(std::min(members, kMostCounted)));
+  put_number(out, static_cast<std::uint16_t>(std::min(members, kMostCounted)));
+  put_number(out, narrowed(bytes));
+  put_number(out, narrowed(begin));
+  put_number(out, std::uint16_t{0});
   return out;
 }
 
-std::uint32_t sum_of(std::string_view text) {
+std::uint32_t crc32_of(std::string_view text) {
   return can_compute_crc32() ? update_crc32(0, std::as_bytes(std::span(text))) : 0;
 }
 
@@ -181,9 +183,9 @@ TorchArchiveWriter::TorchArchiveWriter(std::string pickle, std::span<const std::
     add_member(fmt::format("data/{}", i), storage_bytes[i]);
   }
   add_member("version", kVersionText.size());
-  members_[0].crc32 = sum_of(pickle_);
-  members_[1].crc32 = sum_of(kByteOrder);
-  members_.back().crc32 = sum_of(kVersionText);
+  members_[0].crc32 = crc32_of(pickle_);
+  members_[1].crc32 = crc32_of(kByteOrder);
+  members_.back().crc32 = crc32_of(kVersionText);
   size_bytes_ = members_.back().limit + directory().size();
 }
 
@@ -193,8 +195,8 @@ void TorchArchiveWriter::add_member(std::string name, std::uint64_t bytes) {
   member.header = members_.empty() ? 0 : members_.back().limit;
   member.size = bytes;
   // The padding is a field, too: it has four bytes at least.
-  member.begin =
-      round_up(member.header + kLocalBytes + member.name.size() + local_extra(member).size() + 4, kAlignment);
+  member.begin = round_up(member.header + kHeaderBytes + member.name.size() + local_extra(member).size() + 4,
+                          kStorageAlignment);
   member.limit = checked_add(member.begin, bytes).value_or(~std::uint64_t{0});
   if (member.limit > kMaxArchiveBytes) {
     throw Error(Errc::invalid_argument,
@@ -211,7 +213,7 @@ void TorchArchiveWriter::add_to_sum(std::size_t storage, std::span<const std::by
 std::string TorchArchiveWriter::directory() const {
   std::string out;
   for (const ZipMember& member : members_) {
-    out += entry(member);
+    out += directory_entry(member);
   }
   return out + end_of_archive(members_.back().limit, out.size(), members_.size());
 }
