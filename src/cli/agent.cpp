@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -35,6 +34,7 @@
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/report.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/text.hpp"
 #include "cli/usage_error.hpp"
@@ -132,47 +132,38 @@ std::string agent_text(const std::optional<pid_t>& agent) {
                        : fmt::format("process {}", *agent);
 }
 
-void write_status(JsonWriter json, const Arguments& arguments, const RunImages& images) {
-  const store::ClaimLook claim = images.claim();
-  json.begin_object().key("memory").value(arguments.path.string());
-  json.key("root").value(images.root().string()).key("run").value(images.mark().run);
-  json.key("limit_bytes").value(images.mark().limit_bytes);
-  const std::optional<pid_t> agent = flash::agent_of(arguments.path);
-  json.key("has_agent").value(agent.has_value());
-  json.key("agent").value(static_cast<std::uint64_t>(agent.value_or(0)));
-  json.key("program").value(claim.record ? claim.record->pid : 0);
-  json.key("is_running").value(!claim.is_free);
-  json.key("has_ended").value(claim.record && claim.record->has_ended);
-  json.key("images").begin_list();
-  for (const ImageLine& line : lines_of(images)) {
-    json.begin_object(JsonLayout::line).key("step").value(line.step).key("bytes").value(line.bytes);
-    if (line.age) {
-      json.key("age_seconds").value(static_cast<std::uint64_t>(line.age->count()));
-    }
-    json.key("state").value(line.state).key("on_disk").value(line.on_disk).end();
-  }
-  json.end().end();
-}
-
 int status(const Arguments& arguments, Output& out) {
   const RunImages images = images_of(arguments);
-  if (arguments.is_json) {
-    write_status(json_to(out), arguments, images);
-    return 0;
+  const store::ClaimLook claim = images.claim();
+  const std::optional<pid_t> agent = flash::agent_of(arguments.path);
+  Report report;
+  report.line(fmt::format("{}: run {}, steps in {}", path_text(arguments.path), images.mark().run,
+                          path_text(images.root())));
+  report.line(fmt::format("program: {}", program_text(claim)));
+  report.line(fmt::format("agent: {}", agent_text(agent)));
+  report.member("memory", text_cell(arguments.path.string()));
+  report.member("root", text_cell(images.root().string()));
+  report.member("run", text_cell(images.mark().run));
+  report.member("limit_bytes", size_cell(images.mark().limit_bytes));
+  report.member("has_agent", flag_cell(agent.has_value(), ""));
+  report.member("agent", number_cell(static_cast<std::uint64_t>(agent.value_or(0))));
+  report.member("program", number_cell(claim.record ? static_cast<std::uint64_t>(claim.record->pid) : 0));
+  report.member("is_running", flag_cell(!claim.is_free, ""));
+  report.member("has_ended", flag_cell(claim.record && claim.record->has_ended, ""));
+  ReportTable table{{{"STEP", true, "step"},
+                     {"SIZE", true, "bytes"},
+                     {"AGE", true, "age_seconds"},
+                     {"STATE", false, "state"},
+                     {"ON DISK", false, "on_disk"}},
+                    {"images"}};
+  for (const ImageLine& line : lines_of(images)) {
+    table.rows.push_back({"images",
+                          {number_cell(line.step), size_cell(line.bytes), age_cell(line.age),
+                           text_cell(line.state), text_cell(line.on_disk)}});
+    table.rows.back().cells.front().is_bad = line.state == "damaged";
   }
-  out.print("{}: run {}, steps in {}\n", path_text(arguments.path), images.mark().run,
-            path_text(images.root()));
-  out.print("program: {}\nagent: {}\n\n", program_text(images.claim()),
-            agent_text(flash::agent_of(arguments.path)));
-  const std::array<Column, 5> columns{
-      {{"STEP", true}, {"SIZE", true}, {"AGE", true}, {"STATE"}, {"ON DISK"}}};
-  const std::vector<ImageLine> lines = lines_of(images);
-  print_table(out, "", columns, [&](const RowVisitor& row) {
-    for (const ImageLine& line : lines) {
-      row({std::to_string(line.step), size_text(line.bytes), line.age ? age_text(*line.age) : "-", line.state,
-           line.on_disk});
-    }
-  });
+  report.table(std::move(table));
+  report.answer(out, arguments.is_json);
   return 0;
 }
 

@@ -25,6 +25,7 @@
 #include "formats/internal/index.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/manifest.hpp"
+#include "tools/internal/checkpoint_view.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -98,6 +99,23 @@ CheckpointMetadata describe(const std::filesystem::path& path, const std::string
       path, names, layer({optional_proto_handlers(), handlers_of(context)}), options, context);
   for (auto& [unused, item] : metadata.items) {
     item.problem = as_typed(std::move(item.problem), std::span(&path, 1));
+  }
+  return metadata;
+}
+
+CheckpointMetadata describe_with_files(const std::filesystem::path& path, const std::string& layout,
+                                       const std::string& name) {
+  CheckpointMetadata metadata = describe(path, layout, name);
+  CheckpointMetadata place;  // All that a view needs to find files.
+  place.path = metadata.path;
+  place.uuid = metadata.uuid;
+  const tools::CheckpointView view(std::move(place));
+  for (auto& [title, item] : metadata.items) {
+    const std::optional<store::VerifyProblem> found = view.file_problem(title);
+    if (found && problem_text(item).empty()) {
+      item.problem = as_typed(found->text, std::span(&path, 1));
+      item.problem_code = found->damage == store::Damage::missing ? Errc::not_found : Errc::checksum_mismatch;
+    }
   }
   return metadata;
 }
@@ -179,44 +197,38 @@ void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries
   json.end();
 }
 
-void write_origin(JsonWriter& json, const std::filesystem::path& path, const CheckpointMetadata& metadata) {
-  json.key("path").value(path.string());
+void add_origin(Report& report, const std::filesystem::path& path, const CheckpointMetadata& metadata) {
+  report.line(path_text(path));
+  report.member("path", text_cell(path.string()));
   if (is_foreign(metadata)) {
     if (const auto owner = owner_of(path)) {
-      json.key("checkpoint").value(owner->string());
-    }
-    return;
-  }
-  json.key("format_version").value(std::uint64_t{store::kFormatVersion}).key("uuid").value(metadata.uuid);
-  json.key("started").value(metadata.started).key("committed").value(metadata.committed);
-  json.key("world_size")
-      .value(std::uint64_t{metadata.world_size})
-      .key("custom_metadata")
-      .raw(metadata.custom_metadata);
-}
-
-void print_origin(Output& out, const std::filesystem::path& path, const CheckpointMetadata& metadata) {
-  out.print("{}\n", path_text(path));
-  if (is_foreign(metadata)) {
-    if (const auto owner = owner_of(path)) {
-      out.print("  a data file of the checkpoint {}: its checksums are there, see cairn verify\n",
-                path_text(*owner));
+      report.member("checkpoint", text_cell(owner->string()));
+      report.line(fmt::format("  a data file of the checkpoint {}: its checksums are there, see cairn verify",
+                              path_text(*owner)));
       return;
     }
     std::string layout;
     for (const auto& [name, item] : metadata) {
       layout = item.description().layout;
     }
-    out.print("  files of another program{}: see cairn verify for what protects them\n",
-              layout.empty() ? layout : fmt::format(" ({})", printable(layout)));
+    report.line(fmt::format("  files of another program{}: see cairn verify for what protects them",
+                            layout.empty() ? layout : fmt::format(" ({})", printable(layout))));
     return;
   }
-  out.print("  committed  {}  (begun {})\n", printable(metadata.committed), printable(metadata.started));
-  out.print("  uuid       {}\n", metadata.uuid);
-  out.print("  format     {}, world size {}\n", store::kFormatVersion, metadata.world_size);
+  report.line(
+      fmt::format("  committed  {}  (begun {})", printable(metadata.committed), printable(metadata.started)));
+  report.line(fmt::format("  uuid       {}", metadata.uuid));
+  report.line(fmt::format("  format     {}, world size {}", store::kFormatVersion, metadata.world_size));
   if (metadata.custom_metadata != "null") {
-    out.print("  custom     {}\n", printable(metadata.custom_metadata));
+    report.line(fmt::format("  custom     {}", printable(metadata.custom_metadata)));
   }
+  report.member("format_version", number_cell(store::kFormatVersion));
+  report.member("uuid", text_cell(metadata.uuid));
+  report.member("started", text_cell(metadata.started));
+  report.member("committed", text_cell(metadata.committed));
+  report.member("world_size", number_cell(metadata.world_size));
+  report.members(
+      [custom = metadata.custom_metadata](JsonWriter& json) { json.key("custom_metadata").raw(custom); });
 }
 
 bool has_objects(const Description& description) {

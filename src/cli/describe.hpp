@@ -13,6 +13,7 @@
 #include "cairn/tools/array_reader.hpp"
 
 #include "cli/output.hpp"
+#include "cli/report.hpp"
 #include "tools/internal/text.hpp"
 
 namespace cairn::cli {
@@ -23,6 +24,11 @@ namespace cairn::cli {
 /// Errors: as checkpointables_metadata.
 [[nodiscard]] CheckpointMetadata describe(const std::filesystem::path& path, const std::string& layout,
                                           const std::string& name = {});
+
+/// The same, and looks at each file without reading it: of a checkpointable that lacks one, or has one of another size,
+/// that is the problem.
+[[nodiscard]] CheckpointMetadata describe_with_files(const std::filesystem::path& path,
+                                                     const std::string& layout, const std::string& name = {});
 
 /// Returns what --rename and --strip ask for; each rename has a '='.
 [[nodiscard]] Renames renames_of(const std::vector<std::string>& renames,
@@ -58,11 +64,9 @@ enum class Parts : std::uint8_t { counted, shown };
 void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
                   Parts parts, std::span<const ArrayStatistics> statistics = {});
 
-/// Writes the path, as it was typed, and what the checkpoint there says of itself: its uuid and times.
-void write_origin(JsonWriter& json, const std::filesystem::path& path, const CheckpointMetadata& metadata);
-
-/// The same for people, as lines; of a data file it tells whose it is.
-void print_origin(Output& out, const std::filesystem::path& path, const CheckpointMetadata& metadata);
+/// Adds the path, as it was typed, and what the checkpoint there says of itself: its uuid and times. Of a data file it
+/// tells whose it is.
+void add_origin(Report& report, const std::filesystem::path& path, const CheckpointMetadata& metadata);
 
 /// Returns whether there are objects of another program, whose kind is not known before they are read.
 [[nodiscard]] bool has_objects(const Description& description);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -18,6 +18,7 @@
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
+#include "cli/report.hpp"
 #include "cli/rewound.hpp"
 #include "cli/shards.hpp"
 #include "cli/steps.hpp"
@@ -35,52 +36,26 @@ struct Listed {
   /// Names that are listed by the time of their commits, as readings of their numbers differ; nothing where names say
   /// the order.
   std::optional<std::pair<std::string, std::string>> in_doubt;
-
-  [[nodiscard]] bool has_steps() const {
-    return std::any_of(steps.begin(), steps.end(),
-                       [](const StepFacts& each) { return each.step.has_value(); });
-  }
 };
 
-void write_listed(JsonWriter& json, const store::FoundCheckpoint& each, const StepFacts& facts) {
-  json.begin_object(JsonLayout::line).key("name").value(each.name).key("class").value(name(each.kind));
-  if (!each.counts()) {
-    json.key("why").value(each.note);
-  } else if (each.problem.empty()) {
-    json.key("committed").value(each.committed).key("checkpointables").value(each.checkpointables);
-    json.key("bytes").value(each.bytes);
-    if (facts.step) {
-      json.key("step").value(*facts.step).key("is_pinned").value(facts.is_pinned);
-    }
-    write_metrics(json, facts.metrics);
-  } else {
-    json.key("problem").value(each.problem);
-  }
-  json.end();
-}
-
-void write_checkpoints(JsonWriter json, const std::filesystem::path& path, const Listed& listed) {
-  json.begin_object().key("path").value(path.string());
-  json.key("order").value(listed.in_doubt ? "by_time" : "by_name");
-  for (const bool counts : {true, false}) {
-    json.key(counts ? "checkpoints" : "others").begin_list();
-    for (std::size_t i = 0; i < listed.checkpoints.size(); ++i) {
-      if (listed.checkpoints[i].counts() == counts) {
-        write_listed(json, listed.checkpoints[i], listed.steps[i]);
-      }
-    }
-    json.end();
-  }
-  if (!listed.foreign.empty()) {
-    json.key("foreign").begin_list();
-    for (const ForeignEntry& each : listed.foreign) {
-      json.begin_object(JsonLayout::line).key("name").value(each.name).key("layout").value(each.layout);
-      json.key("bytes").value(each.bytes).end();
-    }
-    json.end();
-  }
-  write_rewound(json, listed.rewound);
-  json.end();
+// The columns of a listing of checkpoints, in the order of the cells of listed_cells. Where a terminal is too narrow
+// those with high numbers fall out first: what a new column is worth is to be said here.
+const std::vector<Column>& listed_columns() {
+  static const std::vector<Column> columns{{"CHECKPOINT", false, "name"},
+                                           {"", false, "class"},
+                                           {"COMMITTED", false, "committed"},
+                                           {"CHECKPOINTABLES", true, "checkpointables", 5},
+                                           {"SIZE", true, "bytes"},
+                                           {"TOOK", true, "duration_seconds", 3},
+                                           {"RATE", true, "bytes_per_second", 4},
+                                           {"GAP", true, "gap_seconds", 2},
+                                           {"", false, "step"},
+                                           {"PINNED", false, "is_pinned", 1},
+                                           {"METRICS", false, "", 6},
+                                           {"WHY", false, "why"},
+                                           {"", false, "problem"},
+                                           {"", false, "layout"}};
+  return columns;
 }
 
 std::string state_of(const store::FoundCheckpoint& listed) {
@@ -88,56 +63,94 @@ std::string state_of(const store::FoundCheckpoint& listed) {
   return listed.is_hidden ? "older generation" : is_broken ? "damaged" : std::string(name(listed.kind));
 }
 
-void print_checkpoints(Output& out, const std::filesystem::path& path, const Listed& listed) {
+using Seconds = std::chrono::duration<double>;
+
+/// The time from one to the other; nothing where it is not known, or clocks were set back.
+std::optional<Seconds> time_between(const std::optional<store::CommitTime>& begin,
+                                    const std::optional<store::CommitTime>& end) {
+  return begin && end && *begin <= *end ? std::optional<Seconds>(*end - *begin) : std::nullopt;
+}
+
+/// `before`: when the checkpoint before was committed.
+std::vector<Cell> listed_cells(const store::FoundCheckpoint& each, const StepFacts& facts,
+                               const std::optional<store::CommitTime>& before) {
+  const auto told = [](const std::string& text) { return [text](JsonWriter& json) { json.value(text); }; };
+  std::vector<Cell> cells{text_cell(each.name), {"", told(std::string(name(each.kind)))}};
+  if (!each.counts() || !each.problem.empty()) {
+    cells.resize(listed_columns().size());
+    cells[2] = {state_of(each), nullptr, !each.problem.empty()};
+    const std::string why = each.note.empty() ? each.problem : each.note;
+    cells[11].text = printable(why);
+    if (!each.counts()) {
+      cells[11].json = told(why);
+    }
+    cells[12] = text_cell(each.problem);
+    cells[12].text.clear();
+    return cells;
+  }
+  const std::optional<Seconds> took = time_between(each.start_time, each.commit_time);
+  Cell rate;
+  if (took && took->count() > 0) {
+    rate = size_cell(static_cast<std::uint64_t>(static_cast<double>(each.bytes) / took->count()));
+    rate.text += "/s";
+  }
+  cells.insert(cells.end(),
+               {text_cell(each.committed), count_cell(each.checkpointables), size_cell(each.bytes),
+                duration_cell(took), std::move(rate), duration_cell(time_between(before, each.commit_time))});
+  if (facts.step) {
+    cells.insert(cells.end(), {number_cell(*facts.step), flag_cell(facts.is_pinned, "pinned")});
+  } else {
+    cells.resize(cells.size() + 2);
+  }
+  cells.push_back(metrics_cell(facts.metrics));
+  return cells;
+}
+
+ReportTable table_of(const Listed& listed) {
+  ReportTable table{listed_columns(), {"checkpoints", "others"}};
+  if (!listed.foreign.empty()) {
+    table.lists.emplace_back("foreign");
+  }
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
-  for (const store::FoundCheckpoint& each : listed.checkpoints) {
+  std::optional<store::CommitTime> before;
+  for (std::size_t i = 0; i < listed.checkpoints.size(); ++i) {
+    const store::FoundCheckpoint& each = listed.checkpoints[i];
+    table.rows.push_back(
+        {each.counts() ? "checkpoints" : "others", listed_cells(each, listed.steps[i], before)});
     bytes += each.bytes;
     count += each.counts() ? 1 : 0;
+    before = each.is_sound() ? each.commit_time : before;
   }
-  std::string counted = count_text(count, "checkpoint");
   for (const ForeignEntry& each : listed.foreign) {
+    ReportRow row{"foreign", {text_cell(each.name), {}, {printable(each.layout)}, {}, size_cell(each.bytes)}};
+    row.cells.resize(table.columns.size());
+    row.cells.back() = text_cell(each.layout);
+    table.rows.push_back(std::move(row));
     bytes += each.bytes;
   }
+  std::string counted = count_text(count, "checkpoint");
   if (!listed.foreign.empty()) {
     counted += fmt::format(", {} of other programs", count_text(listed.foreign.size()));
   }
-  out.print("{}\n\n", path_text(path));
-  std::vector<Column> columns{{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}};
-  if (listed.has_steps()) {
-    columns.insert(columns.end(), {{"PINNED"}, {"METRICS"}});
-  }
-  const auto add = [&](const RowVisitor& row, Row cells, const StepFacts& facts) {
-    if (listed.has_steps()) {
-      cells.insert(cells.end(), {facts.is_pinned ? "pinned" : "-", metrics_text(facts.metrics)});
-    }
-    row(cells);
-  };
-  print_table(out, "", columns, [&](const RowVisitor& row) {
-    for (std::size_t i = 0; i < listed.checkpoints.size(); ++i) {
-      const store::FoundCheckpoint& each = listed.checkpoints[i];
-      if (each.counts() && each.problem.empty()) {
-        add(row,
-            {printable(each.name), printable(each.committed), count_text(each.checkpointables),
-             size_text(each.bytes)},
-            listed.steps[i]);
-      } else {
-        add(row, {printable(each.name), state_of(each), "-", "-"}, listed.steps[i]);
-      }
-    }
-    for (const ForeignEntry& each : listed.foreign) {
-      add(row, {printable(each.name), printable(each.layout), "-", size_text(each.bytes)}, StepFacts());
-    }
-    add(row, {"total", counted, "", size_text(bytes)}, StepFacts());
-  });
+  table.rows.push_back({"", {{"total"}, {}, {counted}, {}, {size_text(bytes)}}, "", true, true});
+  return table;
+}
+
+Report report_of(const std::filesystem::path& path, const Listed& listed) {
+  Report report;
+  report.line(path_text(path));
+  report.member("path", text_cell(path.string()));
+  report.member("order", text_cell(listed.in_doubt ? "by_time" : "by_name"));
+  report.table(table_of(listed));
   if (listed.in_doubt) {
-    out.print(
-        "\nin the order of their commits: '{}' is before '{}' where each run of digits is a number, as in "
-        "versions, and "
-        "behind it where numbers are decimal; --numbers apart or decimal lists by names\n",
-        printable(listed.in_doubt->first), printable(listed.in_doubt->second));
+    report.line(fmt::format(
+        "in the order of their commits: '{}' is before '{}' where each run of digits is a number, as in "
+        "versions, and behind it where numbers are decimal; --numbers apart or decimal lists by names",
+        printable(listed.in_doubt->first), printable(listed.in_doubt->second)));
   }
-  print_rewound(out, listed.rewound);
+  add_rewound(report, listed.rewound);
+  return report;
 }
 
 /// Tells of the first damaged checkpoint on standard error: the exit status.
@@ -162,79 +175,93 @@ std::vector<std::string> listed_notes(const ItemMetadata& item) {
   return notes;
 }
 
-void write_items(JsonWriter json, const std::filesystem::path& path, const CheckpointMetadata& metadata,
-                 bool lists_arrays) {
-  json.begin_object();
-  write_origin(json, path, metadata);
-  json.key("checkpointables").begin_object();
-  for (const auto& [name, item] : metadata) {
-    json.key(name).begin_object(lists_arrays ? JsonLayout::block : JsonLayout::line);
-    const ArrayEntries entries = arrays(item);
-    json.key("handler").value(item.handler_id).key("array_count").value(entries.size());
-    json.key("bytes").value(item.bytes);
-    write_ranks(json, writers(item));
-    if (const std::string problem = problem_text(item); !problem.empty()) {
-      json.key("problem").value(problem);
-    }
-    if (lists_arrays) {
-      write_arrays(json, item, entries, is_foreign(metadata), Parts::counted);
-    }
-    write_notes(json, listed_notes(item));
-    json.end();
-  }
-  json.end().end();
-}
-
-void print_items(Output& out, const CheckpointMetadata& metadata) {
+/// A table of the checkpointables.
+ReportTable table_of(const CheckpointMetadata& metadata, bool lists_arrays) {
+  ReportTable table{{{"CHECKPOINTABLE"},
+                     {"HANDLER", false, "handler", 1},
+                     {"ARRAYS", true, "array_count"},
+                     {"SIZE", true, "bytes"},
+                     {"RANKS", false, "", 2},
+                     {"STATE", false, ""},
+                     {"", false, "problem"},
+                     {"", false, ""}},
+                    {"checkpointables"}};
+  table.by_name = true;
+  table.layout = lists_arrays ? JsonLayout::block : JsonLayout::line;
   std::uint64_t array_count = 0;
-  std::vector<Row> rows;
   for (const auto& [name, item] : metadata) {
-    const std::size_t count = arrays(item).size();
-    array_count += count;
-    rows.push_back({printable(name), printable(item.handler_id), count == 0 ? "-" : count_text(count),
-                    size_text(item.bytes)});
-    if (metadata.world_size > 1) {
-      rows.back().push_back(ranks_text(writers(item)));
+    const ArrayEntries entries = arrays(item);
+    array_count += entries.size();
+    const std::string problem = problem_text(item);
+    Cell count = count_cell(entries.size());
+    if (entries.empty()) {
+      count.text.clear();
     }
-  }
-  rows.push_back({"total", count_text(metadata.items.size(), "checkpointable"), count_text(array_count),
-                  size_text(total_bytes(metadata))});
-  std::vector<Column> columns{{"CHECKPOINTABLE"}, {"HANDLER"}, {"ARRAYS", true}, {"SIZE", true}};
-  if (metadata.world_size > 1) {
-    columns.push_back({"RANKS"});
-  }
-  print_table(out, "", columns,
-              [&rows](const RowVisitor& row) { std::for_each(rows.begin(), rows.end(), row); });
-}
-
-bool has_divided_arrays(const CheckpointMetadata& metadata) {
-  return std::any_of(metadata.begin(), metadata.end(),
-                     [](const auto& named) { return are_divided(arrays(named.second)); });
-}
-
-void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {
-  const bool has_divided = has_divided_arrays(metadata);
-  std::vector<Column> columns{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}};
-  if (has_divided) {
-    columns.insert(columns.end(), {{"PARTS", true}, {"RANKS"}, {"LAYOUT"}});
-  }
-  out.write("\n");
-  print_table(out, "", columns, [&](const RowVisitor& row) {
-    for (const auto& [name, item] : metadata) {
-      const ArrayEntries entries = arrays(item);
-      for (const ArrayEntry& array : entries) {
-        const std::string path = shown_path(array.name, is_foreign(metadata));
-        Row cells{printable(path.empty() ? name : fmt::format("{}/{}", name, path)),
-                  std::string(cairn::name(array.dtype)), to_string(array.shape),
-                  size_or_alias_text(array, is_foreign(metadata))};
-        if (has_divided) {
-          cells.insert(cells.end(),
-                       {count_text(array.parts), ranks_text(writers(item, array)), layout_text(array)});
-        }
-        row(cells);
+    Cell ranks{ranks_text(writers(item)),
+               [ranks = writers(item)](JsonWriter& json) { write_ranks(json, ranks); }};
+    if (metadata.world_size == 1) {
+      ranks.text.clear();
+    }
+    Cell told = text_cell(problem);
+    told.text.clear();
+    Cell listed;
+    listed.json = [&item = item, &metadata, lists_arrays](JsonWriter& json) {
+      if (lists_arrays) {
+        write_arrays(json, item, arrays(item), is_foreign(metadata), Parts::counted);
       }
+      write_notes(json, listed_notes(item));
+    };
+    table.rows.push_back({"checkpointables",
+                          {{printable(name)},
+                           text_cell(item.handler_id),
+                           std::move(count),
+                           size_cell(item.bytes),
+                           std::move(ranks),
+                           {problem.empty() ? "" : "damaged", nullptr, !problem.empty()},
+                           std::move(told),
+                           std::move(listed)},
+                          name});
+  }
+  table.rows.push_back({"",
+                        {{"total"},
+                         {count_text(metadata.items.size(), "checkpointable")},
+                         {count_text(array_count)},
+                         {size_text(total_bytes(metadata))}},
+                        "",
+                        true,
+                        true});
+  return table;
+}
+
+/// A table of all arrays, for people.
+ReportTable table_of_arrays(const CheckpointMetadata& metadata) {
+  ReportTable table{{{"ARRAY"},
+                     {"DTYPE"},
+                     {"SHAPE"},
+                     {"SIZE", true},
+                     {"PARTS", true, "", 3},
+                     {"RANKS", false, "", 1},
+                     {"LAYOUT", false, "", 2}},
+                    {}};
+  for (const auto& [name, item] : metadata) {
+    const ArrayEntries entries = arrays(item);
+    const bool are_in_parts = are_divided(entries);
+    for (const ArrayEntry& array : entries) {
+      const std::string path = shown_path(array.name, is_foreign(metadata));
+      ReportRow row{"",
+                    {{printable(path.empty() ? name : fmt::format("{}/{}", name, path))},
+                     {std::string(cairn::name(array.dtype))},
+                     {to_string(array.shape)},
+                     {size_or_alias_text(array, is_foreign(metadata))}}};
+      if (are_in_parts) {
+        row.cells.insert(
+            row.cells.end(),
+            {{count_text(array.parts)}, {ranks_text(writers(item, array))}, {layout_text(array)}});
+      }
+      table.rows.push_back(std::move(row));
     }
-  });
+  }
+  return table;
 }
 
 }  // namespace
@@ -242,7 +269,7 @@ void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {
 int ls(const Arguments& arguments, Output& out) {
   CheckpointMetadata metadata;
   try {
-    metadata = describe(arguments.path, arguments.layout);
+    metadata = describe_with_files(arguments.path, arguments.layout);
   } catch (const Error& error) {
     if (!arguments.layout.empty() || !may_be_listed(arguments.path, error)) {
       throw;
@@ -260,26 +287,21 @@ int ls(const Arguments& arguments, Output& out) {
     }
     listed.steps = step_facts(arguments.path, listed.checkpoints);
     listed.rewound = find_rewound(arguments.path);
-    if (arguments.is_json) {
-      write_checkpoints(json_to(out), arguments.path, listed);
-    } else {
-      print_checkpoints(out, arguments.path, listed);
-    }
+    report_of(arguments.path, listed).answer(out, arguments.is_json);
     return judge(listed.checkpoints, out);
   }
-  if (arguments.is_json) {
-    write_items(json_to(out), arguments.path, metadata, arguments.lists_arrays);
-    return judge(metadata, out);
-  }
-  print_origin(out, arguments.path, metadata);
-  out.write("\n");
-  print_items(out, metadata);
+  Report report;
+  add_origin(report, arguments.path, metadata);
+  report.table(table_of(metadata, arguments.lists_arrays));
   if (arguments.lists_arrays) {
-    print_all_arrays(out, metadata);
+    report.table(table_of_arrays(metadata));
   }
   for (const auto& [title, item] : metadata) {
-    print_notes(out, listed_notes(item));
+    for (const std::string& note : listed_notes(item)) {
+      report.line("note: " + printable(note));
+    }
   }
+  report.answer(out, arguments.is_json);
   return judge(metadata, out);
 }
 

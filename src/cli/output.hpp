@@ -20,7 +20,14 @@ namespace cairn::cli {
 /// Threads: not safe.
 class Output {
  public:
-  explicit Output(std::FILE* file) : file_(file) {}
+  /// Takes the width of the environment's COLUMNS, else of the terminal; anything but a terminal has none. Colours are
+  /// for a terminal, unless the environment has NO_COLOR.
+  explicit Output(std::FILE* file);
+
+  /// How many columns a line may take; 0: as many as it has.
+  [[nodiscard]] std::size_t width() const noexcept { return width_; }
+  void set_width(std::size_t columns) noexcept { width_ = columns; }
+  [[nodiscard]] bool has_colour() const noexcept { return has_colour_; }
 
   /// Errors: what the operating system says when it does not take the text.
   void write(std::string_view text);
@@ -36,6 +43,8 @@ class Output {
 
  private:
   std::FILE* file_;
+  std::size_t width_ = 0;
+  bool has_colour_ = false;
   std::string pending_;
 };
 
@@ -48,12 +57,21 @@ void complain(std::string_view what);
 struct Column {
   std::string title;
   bool is_number = false;  ///< Aligned to the right.
+  std::string key = {};    ///< Of a Report: the member of JSON; empty: none.
+  unsigned expendable =
+      0;  ///< Where the width does not do, the column with the highest falls out first; 0: never.
 };
 
-using Row = std::vector<std::string>;
+struct Row : std::vector<std::string> {
+  using std::vector<std::string>::vector;
+
+  bool is_bad = false;  ///< Shown red where there are colours.
+};
+
 using RowVisitor = std::function<void(const Row&)>;
 
-/// Prints rows below titles, in columns that are as wide as their widest cell.
+/// Prints rows below titles, in columns that are as wide as their widest cell. Where the output has a width no row is
+/// wider: columns fall out, then texts are shortened in their middle.
 ///
 /// `rows` gives every row to the visitor. It is called twice, to measure and to print: so nothing is held in
 /// memory, however many rows there are.

@@ -2,7 +2,6 @@
 #include <system_error>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -29,6 +28,7 @@
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/report.hpp"
 #include "cli/rewound.hpp"
 #include "cli/steps.hpp"
 #include "cli/text.hpp"
@@ -212,49 +212,56 @@ std::string why_kept(const PruneAnswer& answer, std::uint64_t step) {
   return {};
 }
 
-void print_plan(Output& out, const std::filesystem::path& path, const PruneAnswer& answer) {
-  out.print("{}\n\n", path_text(path));
-  const std::array<Column, 5> columns{{{"ACTION"}, {"STEP", true}, {"SIZE", true}, {"METRICS"}, {"WHY"}}};
-  print_table(out, "", columns, [&](const RowVisitor& row) {
-    for (const StepInfo& each : answer.steps) {
-      const std::string why = why_kept(answer, each.step);
-      const std::string deed = !why.empty() ? "keep" : answer.is_dry ? "remove" : "removed";
-      row({deed, std::to_string(each.step), size_text(each.bytes), metrics_text(each.metrics),
-           why.empty() ? "-" : printable(why)});
+Report report_of(const std::filesystem::path& path, const PruneAnswer& answer) {
+  Report report;
+  report.line(path_text(path));
+  report.member("path", text_cell(path.string()));
+  report.member("is_dry_run", flag_cell(answer.is_dry, ""));
+  ReportTable table{{{"ACTION"},
+                     {"STEP", true, "step"},
+                     {"SIZE", true, "bytes", 1},
+                     {"METRICS", false, "", 2},
+                     {"WHY", false, "why"}},
+                    {"kept", "removed"}};
+  for (const StepInfo& each : answer.steps) {
+    const std::string why = why_kept(answer, each.step);
+    Cell size = size_cell(each.bytes);
+    Cell metrics = metrics_cell(each.metrics);
+    if (!why.empty()) {
+      size.json = nullptr;
+      metrics.json = nullptr;
     }
-  });
+    table.rows.push_back({why.empty() ? "removed" : "kept",
+                          {{!why.empty()    ? "keep"
+                            : answer.is_dry ? "remove"
+                                            : "removed"},
+                           number_cell(each.step),
+                           std::move(size),
+                           std::move(metrics),
+                           text_cell(why)}});
+  }
+  report.table(std::move(table));
   const std::size_t removals = answer.plan.removed.size();
-  out.print("\n{} {}, {}; kept: {}\n", answer.is_dry ? "would remove" : "removed",
-            count_text(removals, "step"), size_text(answer.removed_bytes()),
-            count_text(answer.plan.kept.size()));
+  report.line(fmt::format("{} {}, {}; kept: {}", answer.is_dry ? "would remove" : "removed",
+                          count_text(removals, "step"), size_text(answer.removed_bytes()),
+                          count_text(answer.plan.kept.size())));
+  report.member("removed_bytes", size_cell(answer.removed_bytes()));
   if (answer.is_dry && removals != 0) {
-    out.write("nothing was changed; use --remove to apply\n");
+    report.line("nothing was changed; use --remove to apply");
   }
   if (answer.others.damaged != 0) {
-    out.print("{} cannot be loaded and will stay: {}{}\n", count_text(answer.others.damaged, "step"),
-              printable(answer.others.problem), answer.others.damaged == 1 ? "" : "; and others");
+    report.line(fmt::format("{} cannot be loaded and will stay: {}{}",
+                            count_text(answer.others.damaged, "step"), printable(answer.others.problem),
+                            answer.others.damaged == 1 ? "" : "; and others"));
   }
   if (answer.others.count != 0) {
     const std::string options = answer.others.options();
-    out.print("{} not named like a step: '{}'{}{}\n", count_text(answer.others.count, "checkpoint"),
-              printable(answer.others.first), answer.others.count == 1 ? "" : " and others",
-              options.empty() ? "" : fmt::format("; use {} to read such names", printable(options)));
+    report.line(
+        fmt::format("{} not named like a step: '{}'{}{}", count_text(answer.others.count, "checkpoint"),
+                    printable(answer.others.first), answer.others.count == 1 ? "" : " and others",
+                    options.empty() ? "" : fmt::format("; use {} to read such names", printable(options))));
   }
-}
-
-void write_plan(JsonWriter json, const std::filesystem::path& path, const PruneAnswer& answer) {
-  json.begin_object().key("path").value(path.string()).key("is_dry_run").value(answer.is_dry);
-  json.key("kept").begin_list();
-  for (const KeptStep& each : answer.plan.kept) {
-    json.begin_object(JsonLayout::line).key("step").value(each.step).key("why").value(each.why).end();
-  }
-  json.end().key("removed").begin_list();
-  for (const StepInfo& each : answer.plan.removed) {
-    json.begin_object(JsonLayout::line).key("step").value(each.step).key("bytes").value(each.bytes);
-    write_metrics(json, each.metrics);
-    json.end();
-  }
-  json.end().key("removed_bytes").value(answer.removed_bytes()).end();
+  return report;
 }
 
 }  // namespace
@@ -266,11 +273,7 @@ int prune(const Arguments& arguments, Output& out) {
     return prune_rewound(arguments, out);
   }
   const PruneAnswer answer = answer_of(arguments, policy);
-  if (arguments.is_json) {
-    write_plan(json_to(out), arguments.path, answer);
-  } else {
-    print_plan(out, arguments.path, answer);
-  }
+  report_of(arguments.path, answer).answer(out, arguments.is_json);
   if (answer.failures.empty()) {
     return 0;
   }

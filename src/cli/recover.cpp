@@ -2,7 +2,6 @@
 #include <system_error>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +21,11 @@
 #include "cli/commands.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/report.hpp"
 #include "cli/rewound.hpp"
 #include "cli/text.hpp"
 #include "io/internal/remove_directory.hpp"
+#include "store/internal/listing.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -251,60 +252,70 @@ std::string deed(const Line& line, bool is_dry) {
                                              : "unmarked";
 }
 
-void print_answer(Output& out, const fs::path& path, const Answer& answer) {
-  out.print("{}\n\n", path_text(path));
-  const auto is_shown = [](const Line& line) {
-    return line.entry.kind != EntryClass::committed || line.entry.action != RecoveryAction::keep ||
-           line.entry.is_hidden;
-  };
-  if (answer.count(is_shown) != 0) {
-    const std::array<Column, 6> columns{
-        {{"ACTION"}, {"ENTRY"}, {"CLASS"}, {"SIZE", true}, {"AGE", true}, {"WHY"}}};
-    print_table(out, "", columns, [&](const RowVisitor& row) {
-      for (const Line& line : answer.lines) {
-        if (is_shown(line)) {
-          const auto age = line.age();
-          row({deed(line, answer.is_dry), printable(line.entry.name), std::string(name(line.entry.kind)),
-               line.extent ? size_text(line.bytes()) : "-", age ? age_text(*age) : "-",
-               printable(line.entry.note)});
-        }
-      }
-    });
-    out.write("\n");
-  }
-  const std::uint64_t removals = answer.removals();
-  out.print("{} {} {}, {}; kept: {}, {} damaged, {} in progress, {} foreign\n",
-            answer.is_dry ? "would remove" : "removed", count_text(removals),
-            removals == 1 ? "entry" : "entries", size_text(answer.removed_bytes()),
-            count_text(answer.count(EntryClass::committed), "checkpoint"),
-            count_text(answer.count(EntryClass::damaged)), count_text(answer.count(EntryClass::live)),
-            count_text(answer.count(EntryClass::foreign)));
-  if (answer.is_dry && removals != 0) {
-    out.write("nothing was changed; use --remove to apply\n");
-  }
-  print_rewound(out, answer.rewound);
+/// A file of somebody else's: people are told how many there are.
+bool is_ordinary(const Line& line) {
+  return line.entry.kind == EntryClass::foreign && !store::is_called_like_ours(line.entry.name);
 }
 
-void write_answer(JsonWriter json, const fs::path& path, const Answer& answer) {
-  json.begin_object().key("path").value(path.string()).key("is_dry_run").value(answer.is_dry);
-  json.key("entries").begin_list();
-  for (const Line& line : answer.lines) {
-    json.begin_object(JsonLayout::line).key("name").value(line.entry.name);
-    json.key("class").value(name(line.entry.kind)).key("action").value(name(line.entry.action));
-    if (!answer.is_dry && line.entry.action != RecoveryAction::keep) {
-      json.key("is_done").value(!line.entry.has_failed);
-    }
-    if (line.extent) {
-      json.key("bytes").value(line.bytes());
-    }
-    if (const auto age = line.age()) {
-      json.key("age_seconds").value(static_cast<std::uint64_t>(age->count()));
-    }
-    json.key("why").value(line.entry.note).end();
+bool is_shown(const Line& line) {
+  const bool is_in_order = line.entry.kind == EntryClass::committed && !line.entry.is_hidden;
+  return !is_ordinary(line) && !(is_in_order && line.entry.action == RecoveryAction::keep);
+}
+
+ReportRow row_of(const Line& line, bool is_dry) {
+  const RecoveryEntry& entry = line.entry;
+  ReportRow row{"entries",
+                {{deed(line, is_dry)},
+                 text_cell(entry.name),
+                 text_cell(name(entry.kind)),
+                 text_cell(name(entry.action)),
+                 {},
+                 line.extent ? size_cell(line.bytes()) : Cell(),
+                 age_cell(line.age()),
+                 {printable(entry.note), [note = entry.note](JsonWriter& json) { json.value(note); }}}};
+  if (!is_dry && entry.action != RecoveryAction::keep) {
+    row.cells[4] = flag_cell(!entry.has_failed, "");
   }
-  json.end().key("removed").value(answer.removals()).key("removed_bytes").value(answer.removed_bytes());
-  write_rewound(json, answer.rewound);
-  json.end();
+  row.cells[0].is_bad = entry.has_failed || entry.kind == EntryClass::damaged;
+  row.is_shown = is_shown(line);
+  return row;
+}
+
+Report report_of(const fs::path& path, const Answer& answer) {
+  Report report;
+  report.line(path_text(path));
+  report.member("path", text_cell(path.string()));
+  report.member("is_dry_run", flag_cell(answer.is_dry, ""));
+  ReportTable table{{{"ACTION"},
+                     {"ENTRY", false, "name"},
+                     {"CLASS", false, "class"},
+                     {"", false, "action"},
+                     {"", false, "is_done"},
+                     {"SIZE", true, "bytes", 1},
+                     {"AGE", true, "age_seconds", 2},
+                     {"WHY", false, "why"}},
+                    {"entries"}};
+  for (const Line& line : answer.lines) {
+    table.rows.push_back(row_of(line, answer.is_dry));
+  }
+  report.table(std::move(table));
+  if (const std::uint64_t others = answer.count(is_ordinary); others != 0) {
+    report.line(fmt::format("{} not Cairn's; --json names them", count_text(others, "other")));
+  }
+  const std::uint64_t removals = answer.removals();
+  report.line(fmt::format(
+      "{} {} {}, {}; kept: {}, {} damaged, {} in progress, {} foreign",
+      answer.is_dry ? "would remove" : "removed", count_text(removals), removals == 1 ? "entry" : "entries",
+      size_text(answer.removed_bytes()), count_text(answer.count(EntryClass::committed), "checkpoint"),
+      count_text(answer.count(EntryClass::damaged)), count_text(answer.count(EntryClass::live)),
+      count_text(answer.count(EntryClass::foreign))));
+  if (answer.is_dry && removals != 0) {
+    report.line("nothing was changed; use --remove to apply");
+  }
+  report.member("removed", count_cell(removals));
+  report.member("removed_bytes", size_cell(answer.removed_bytes()));
+  add_rewound(report, answer.rewound);
+  return report;
 }
 
 /// Tells of the first thing that needs somebody's attention on standard error: the exit status.
@@ -331,11 +342,7 @@ int judge(const fs::path& path, const Answer& answer, Output& out) {
 
 int recover(const Arguments& arguments, Output& out) {
   const Answer found = answer(arguments);
-  if (arguments.is_json) {
-    write_answer(json_to(out), arguments.path, found);
-  } else {
-    print_answer(out, arguments.path, found);
-  }
+  report_of(arguments.path, found).answer(out, arguments.is_json);
   return judge(arguments.path, found, out);
 }
 

@@ -2,11 +2,11 @@
 #include "cli/rewound.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,6 +16,7 @@
 #include "base/internal/printable.hpp"
 #include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/report.hpp"
 #include "cli/text.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/timestamp.hpp"
@@ -51,6 +52,28 @@ std::string checkpoints_text(const RewoundLine& line) {
   return line.checkpoints.size() == 1
              ? first
              : fmt::format("{} to {}", first, printable(line.checkpoints.back().name));
+}
+
+void write_rewound(JsonWriter& json, const Rewound& rewound) {
+  json.key("rewound").begin_object().key("lines").begin_list();
+  for (const RewoundLine& line : rewound.lines) {
+    json.begin_object().key("name").value(line.name).key("rewound").value(store::utc(line.time));
+    json.key("checkpoints").begin_list();
+    for (const store::FoundCheckpoint& each : line.checkpoints) {
+      json.begin_object(JsonLayout::line).key("name").value(each.name).key("class").value(name(each.kind));
+      json.key("bytes").value(each.bytes).end();
+    }
+    json.end();
+    if (!line.problem.empty()) {
+      json.key("problem").value(line.problem);
+    }
+    json.end();
+  }
+  json.end().key("notes").begin_list();
+  for (const std::string& note : rewound.notes) {
+    json.value(note);
+  }
+  json.end().end();
 }
 
 /// Holds what lies in a directory, and what of it goes.
@@ -91,24 +114,27 @@ RewoundAnswer answer_of(const Arguments& arguments) {
   return answer;
 }
 
-void print_answer(Output& out, const std::filesystem::path& path, const RewoundAnswer& answer) {
-  out.print("{}\n", path_text(path));
-  print_rewound(out, answer.rewound);
-  out.print("\n{} {}, {}\n", answer.is_dry ? "would remove" : "removed",
-            count_text(answer.lines, "rewound line"), size_text(answer.bytes));
+Report report_of(const std::filesystem::path& path, const RewoundAnswer& answer) {
+  Report report;
+  report.line(path_text(path));
+  report.member("path", text_cell(path.string()));
+  report.member("is_dry_run", flag_cell(answer.is_dry, ""));
+  add_rewound(report, answer.rewound);
+  report.line(fmt::format("{} {}, {}", answer.is_dry ? "would remove" : "removed",
+                          count_text(answer.lines, "rewound line"), size_text(answer.bytes)));
   if (answer.is_dry && answer.lines != 0) {
-    out.write("nothing was changed; use --remove to apply\n");
+    report.line("nothing was changed; use --remove to apply");
   }
-}
-
-void write_answer(JsonWriter json, const std::filesystem::path& path, const RewoundAnswer& answer) {
-  json.begin_object().key("path").value(path.string()).key("is_dry_run").value(answer.is_dry);
-  write_rewound(json, answer.rewound);
-  json.key("removed").value(answer.lines).key("removed_bytes").value(answer.bytes).key("kept").begin_list();
-  for (const std::string& each : answer.kept) {
-    json.value(each);
-  }
-  json.end().end();
+  report.member("removed", count_cell(answer.lines));
+  report.member("removed_bytes", size_cell(answer.bytes));
+  report.members([&answer](JsonWriter& json) {
+    json.key("kept").begin_list();
+    for (const std::string& each : answer.kept) {
+      json.value(each);
+    }
+    json.end();
+  });
+  return report;
 }
 
 }  // namespace
@@ -117,52 +143,26 @@ Rewound find_rewound(const std::filesystem::path& path) {
   return training::list_rewound(open_root(path));
 }
 
-void print_rewound(Output& out, const Rewound& rewound) {
-  if (!rewound.lines.empty()) {
-    const std::array<Column, 5> columns{
-        {{"REWOUND LINE"}, {"REWOUND"}, {"CHECKPOINTS"}, {"COUNT", true}, {"SIZE", true}}};
-    out.write("\n");
-    print_table(out, "", columns, [&rewound](const RowVisitor& row) {
-      for (const RewoundLine& each : rewound.lines) {
-        row({each.name, store::utc(each.time), checkpoints_text(each), count_text(each.checkpoints.size()),
-             size_text(bytes_of(each))});
-      }
-    });
+void add_rewound(Report& report, const Rewound& rewound) {
+  ReportTable table{{{"REWOUND LINE"}, {"REWOUND"}, {"CHECKPOINTS"}, {"COUNT", true}, {"SIZE", true}}, {}};
+  for (const RewoundLine& each : rewound.lines) {
+    table.rows.push_back({"",
+                          {{each.name},
+                           {store::utc(each.time)},
+                           {checkpoints_text(each)},
+                           {count_text(each.checkpoints.size())},
+                           {size_text(bytes_of(each))}}});
   }
+  report.table(std::move(table));
   for (const std::string& note : rewound.notes) {
-    out.print("{}\n", printable(note));
+    report.line(printable(note));
   }
-}
-
-void write_rewound(JsonWriter& json, const Rewound& rewound) {
-  json.key("rewound").begin_object().key("lines").begin_list();
-  for (const RewoundLine& line : rewound.lines) {
-    json.begin_object().key("name").value(line.name).key("rewound").value(store::utc(line.time));
-    json.key("checkpoints").begin_list();
-    for (const store::FoundCheckpoint& each : line.checkpoints) {
-      json.begin_object(JsonLayout::line).key("name").value(each.name).key("class").value(name(each.kind));
-      json.key("bytes").value(each.bytes).end();
-    }
-    json.end();
-    if (!line.problem.empty()) {
-      json.key("problem").value(line.problem);
-    }
-    json.end();
-  }
-  json.end().key("notes").begin_list();
-  for (const std::string& note : rewound.notes) {
-    json.value(note);
-  }
-  json.end().end();
+  report.members([rewound](JsonWriter& json) { write_rewound(json, rewound); });
 }
 
 int prune_rewound(const Arguments& arguments, Output& out) {
   const RewoundAnswer answer = answer_of(arguments);
-  if (arguments.is_json) {
-    write_answer(json_to(out), arguments.path, answer);
-  } else {
-    print_answer(out, arguments.path, answer);
-  }
+  report_of(arguments.path, answer).answer(out, arguments.is_json);
   if (answer.kept.empty()) {
     return 0;
   }

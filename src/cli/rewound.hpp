@@ -5,6 +5,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/report.hpp"
 #include "training/internal/rewound.hpp"
 
 namespace cairn::cli {
@@ -14,11 +15,8 @@ namespace cairn::cli {
 /// Errors: as `store::open_root`.
 [[nodiscard]] training::Rewound find_rewound(const std::filesystem::path& path);
 
-/// Prints it below what else is said of the directory; nothing where there is nothing.
-void print_rewound(Output& out, const training::Rewound& rewound);
-
-/// Writes it as a member `rewound`.
-void write_rewound(JsonWriter& json, const training::Rewound& rewound);
+/// Adds it to an answer about the directory: a table for people, `rewound` for programs.
+void add_rewound(Report& report, const training::Rewound& rewound);
 
 /// `cairn prune --rewound`: as the commands.
 int prune_rewound(const Arguments& arguments, Output& out);

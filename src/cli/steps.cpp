@@ -73,16 +73,15 @@ std::vector<StepFacts> step_facts(const std::filesystem::path& root,
   return all;
 }
 
-std::string metrics_text(const Metrics& metrics) {
+Cell metrics_cell(const Metrics& metrics) {
+  if (metrics.empty()) {
+    return {};
+  }
   std::string text;
   for (const auto& [name, value] : metrics) {
     text += fmt::format("{}{}={:.6g}", text.empty() ? "" : " ", printable(name), value);
   }
-  return text.empty() ? "-" : text;
-}
-
-void write_metrics(JsonWriter& json, const Metrics& metrics) {
-  training::write_metrics(json, metrics);
+  return {std::move(text), [metrics](JsonWriter& json) { training::write_metrics(json, metrics); }};
 }
 
 }  // namespace cairn::cli

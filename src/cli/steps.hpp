@@ -10,7 +10,7 @@
 #include "cairn/store/reports.hpp"
 #include "cairn/training/step_directory.hpp"
 
-#include "cli/output.hpp"
+#include "cli/report.hpp"
 
 namespace cairn::cli {
 
@@ -27,10 +27,7 @@ struct StepFacts {
 [[nodiscard]] std::vector<StepFacts> step_facts(const std::filesystem::path& root,
                                                 const std::vector<store::FoundCheckpoint>& checkpoints);
 
-/// "accuracy=0.9 loss=0.25"; "-" of none.
-[[nodiscard]] std::string metrics_text(const Metrics& metrics);
-
-/// Writes them as a member `metrics`, where there are any.
-void write_metrics(JsonWriter& json, const Metrics& metrics);
+/// "accuracy=0.9 loss=0.25" for people, members with their keys for programs; nothing where there are none.
+[[nodiscard]] Cell metrics_cell(const Metrics& metrics);
 
 }  // namespace cairn::cli

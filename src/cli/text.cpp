@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/internal/utf8.hpp"
 
@@ -62,6 +64,63 @@ std::size_t display_width(std::string_view text) noexcept {
   return width;
 }
 
+std::string shortened(std::string_view text, std::size_t columns) {
+  if (display_width(text) <= columns) {
+    return std::string(text);
+  }
+  if (columns == 0) {
+    return {};
+  }
+  // The pieces of `text` that stand for one code point each; the end of a path says more than its middle.
+  std::vector<std::string_view> pieces;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view before = rest;
+    static_cast<void>(take_code_point(rest));
+    pieces.push_back(before.substr(0, before.size() - rest.size()));
+  }
+  const auto take = [](auto begin, auto end, std::size_t most) {
+    std::ptrdiff_t count = 0;
+    for (std::size_t width = 0; begin != end && (width += display_width(*begin)) <= most; ++begin) {
+      ++count;
+    }
+    return count;
+  };
+  const std::ptrdiff_t front = take(pieces.begin(), pieces.end(), columns / 2);
+  const std::ptrdiff_t back = take(pieces.rbegin(), pieces.rend(), columns - 1 - columns / 2);
+  return fmt::format("{}…{}", fmt::join(pieces.begin(), pieces.begin() + front, ""),
+                     fmt::join(pieces.end() - back, pieces.end(), ""));
+}
+
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent) {
+  std::string lines;
+  std::size_t column = indent;  // Of the first line: somebody has written so much of it.
+  bool is_first = true;         // Of its line.
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+    const std::string_view word = text.substr(0, end);
+    const std::size_t width = display_width(word);
+    if (!is_first && column + 1 + width > columns) {
+      lines.append(1, '\n').append(indent, ' ');
+      column = indent;
+      is_first = true;
+    }
+    if (!is_first) {
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += width;
+    is_first = false;
+    if (end < text.size() && text[end] == '\n') {
+      lines.append(1, '\n').append(indent, ' ');
+      column = indent;
+      is_first = true;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
 std::string age_text(std::chrono::seconds age) {
   // A unit takes over when two of it have passed: "90 s" says more than "1 min".
   if (age < std::chrono::minutes(2)) {
@@ -74,6 +133,12 @@ std::string age_text(std::chrono::seconds age) {
     return fmt::format("{} h", age.count() / 3600);
   }
   return fmt::format("{} d", age.count() / 86'400);
+}
+
+std::string duration_text(std::chrono::duration<double> duration) {
+  constexpr std::chrono::duration<double> kShort{10};
+  return duration < kShort ? fmt::format("{:.1f} s", duration.count())
+                           : age_text(std::chrono::floor<std::chrono::seconds>(duration));
 }
 
 }  // namespace cairn::cli

@@ -81,6 +81,7 @@ ManifestFacts facts_of(const Manifest& manifest) {
   ManifestFacts facts;
   facts.committed = manifest.committed;
   facts.commit_time = parse_commit_time(manifest.committed, manifest.committed_nanoseconds);
+  facts.start_time = parse_commit_time(manifest.started, manifest.started_nanoseconds);
   facts.checkpointables = manifest.checkpointables.size();
   facts.annotations = manifest.annotations;
   for (const FileEntry& file : manifest.files) {

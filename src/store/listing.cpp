@@ -51,6 +51,7 @@ FoundCheckpoint found_of(const std::filesystem::path& root, const ScannedEntry& 
     const ManifestFacts& facts = *scanned.classification.facts;
     found.committed = facts.committed;
     found.commit_time = facts.commit_time;
+    found.start_time = facts.start_time;
     found.checkpointables = facts.checkpointables;
     found.bytes = facts.bytes;
     found.annotations = facts.annotations;
@@ -185,6 +186,10 @@ std::string_view name_in_root(const FoundCheckpoint& found) {
   const bool has_another = found.kind == EntryClass::displaced || found.kind == EntryClass::live;
   const auto reserved = has_another ? parse_reserved(found.entry) : std::nullopt;
   return reserved ? reserved->base : std::string_view(found.name);
+}
+
+bool is_called_like_ours(std::string_view name) noexcept {
+  return has_reserved_prefix(name) || name.starts_with(kPartialPrefix) || name.starts_with(kRunPrefix);
 }
 
 bool is_before_by_name(const FoundCheckpoint& a, const FoundCheckpoint& b, NumbersInNames numbers) {

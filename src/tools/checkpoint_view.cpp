@@ -149,6 +149,28 @@ std::optional<std::map<std::string, store::FileEntry>> CheckpointView::files(std
   return files;
 }
 
+std::optional<store::VerifyProblem> CheckpointView::file_problem(std::string_view name) const {
+  for (const auto& [unused, file] : files(name).value_or(std::map<std::string, store::FileEntry>())) {
+    const std::optional<io::FileStatus> status = checkpoint_->directory().status(file.path);
+    const bool is_regular = status && status->kind == io::FileKind::regular;
+    if (is_regular && status->size_bytes == file.size_bytes) {
+      continue;
+    }
+    store::VerifyProblem problem;
+    problem.damage = !status      ? store::Damage::missing
+                     : is_regular ? store::Damage::wrong_size
+                                  : store::Damage::wrong_kind;
+    problem.file = file.path;
+    problem.text = fmt::format(
+        "'{}': {} is {}", name, (checkpoint_->path() / file.path).string(),
+        !status       ? "missing"
+        : !is_regular ? "not a regular file"
+                      : fmt::format("{} bytes long instead of {}", status->size_bytes, file.size_bytes));
+    return problem;
+  }
+  return std::nullopt;
+}
+
 std::string CheckpointView::read(const store::FileEntry& file, std::size_t max_bytes) const {
   return checkpoint_->read_verified(file.path, max_bytes);
 }

@@ -165,6 +165,8 @@ struct FoundCheckpoint {
   std::string committed;  ///< As CheckpointMetadata::committed; empty when it cannot be told.
   std::optional<CommitTime>
       commit_time;  ///< The same for programs, with nanoseconds where they were recorded.
+  std::optional<CommitTime>
+      start_time;  ///< When its save began, by the same clock; nothing where it cannot be told.
   std::uint64_t checkpointables = 0;
   std::uint64_t bytes = 0;         ///< In its files.
   std::string annotations = "{}";  ///< As CheckpointMetadata::annotations.

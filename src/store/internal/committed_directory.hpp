@@ -99,6 +99,7 @@ class CommittedDirectory {
 struct ManifestFacts {
   std::string committed;  ///< As Manifest::committed.
   std::optional<CommitTime> commit_time;
+  std::optional<CommitTime> start_time;  ///< Of the save.
   std::uint64_t checkpointables = 0;
   std::uint64_t bytes = 0;         ///< In its files.
   std::string annotations = "{}";  ///< As Manifest::annotations.

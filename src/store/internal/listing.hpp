@@ -33,6 +33,9 @@ namespace cairn::store {
 /// Ownership: of `found`.
 [[nodiscard]] std::string_view name_in_root(const FoundCheckpoint& found);
 
+/// Returns whether an entry of a root is called as what Cairn keeps there besides checkpoints.
+[[nodiscard]] bool is_called_like_ours(std::string_view name) noexcept;
+
 /// Returns whether the name_in_root of `a` comes before that of `b`.
 [[nodiscard]] bool is_before_by_name(const FoundCheckpoint& a, const FoundCheckpoint& b,
                                      NumbersInNames numbers);

@@ -63,6 +63,9 @@ class CheckpointView {
                                         const array_store::FileLayouts& layouts = {}) const;
   /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
   [[nodiscard]] std::optional<std::map<std::string, store::FileEntry>> files(std::string_view name) const;
+  /// Looks at each of them without reading: the first that is not there, or not as large as it was written.
+  /// Errors: OS errors.
+  [[nodiscard]] std::optional<store::VerifyProblem> file_problem(std::string_view name) const;
   /// Reads and verifies one of them.
   /// Errors: as CommittedDirectory::read_verified.
   [[nodiscard]] std::string read(const store::FileEntry& file, std::size_t max_bytes) const;
