@@ -61,16 +61,19 @@ struct AgentArguments {
 
 /// Holds what stands after the name of a command.
 struct Arguments {
-  std::filesystem::path path;
+  std::filesystem::path path = ".";
   std::vector<std::filesystem::path> paths;  ///< verify.
   std::string
-      name;  ///< inspect, export, reshard: the checkpointable; empty: all, the only one. show: what, "w[0:5, :]".
-             ///< unrewind: the line; empty: the last.
+      name;  ///< export, reshard: the checkpointable; empty: all, the only one. show: what, "w[0:5, :]"; empty:
+             ///< the names. unrewind: the line; empty: the last.
+  std::vector<std::string> names;    ///< inspect: what; empty: everything.
+  std::optional<std::size_t> depth;  ///< inspect --depth: how many keys name a group.
   std::string layout;  ///< By which files of other programs are read; empty: the one that recognises them.
   std::uint64_t limit = 1000;             ///< show: elements and lines.
   ElementForm form = ElementForm::shown;  ///< show --npy, --csv, --raw.
   bool is_json = false;
-  bool lists_arrays = false;         ///< ls --all.
+  bool is_wide = false;              ///< --wide.
+  bool lists_arrays = false;         ///< ls and inspect --all.
   std::string numbers;               ///< ls --numbers: "apart" or "decimal"; empty: as both say.
   bool has_statistics = false;       ///< inspect --stats.
   std::size_t threads = 0;           ///< verify; 0: as many as the machine has cores.

@@ -164,35 +164,30 @@ std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign) {
                                 : fmt::format("is {}", printable(shown_path(array.alias_of, is_foreign)));
 }
 
-void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
-                  Parts parts, std::span<const ArrayStatistics> statistics) {
-  json.key("arrays").begin_list();
-  auto next = statistics.begin();
-  for (const ArrayEntry& array : arrays) {
-    json.begin_object(JsonLayout::line).key("name").value(shown_path(array.name, is_foreign));
-    json.key("dtype").value(name(array.dtype));
-    json.key("shape").begin_list();
-    for (const std::uint64_t extent : array.shape) {
-      json.value(extent);
-    }
-    json.end().key("bytes").value(array.bytes);
-    if (!array.alias_of.empty()) {
-      json.key("alias_of").value(shown_path(array.alias_of, is_foreign));
-    }
-    if (is_divided(array)) {
-      json.key("parts").value(array.parts);
-      write_ranks(json, writers(item, array));
-    }
-    if (!array.layout.empty()) {
-      json.key("layout").value(array.layout);
-    }
-    if (is_divided(array) && parts == Parts::shown) {
-      write_shards(json, item, array);
-    }
-    if (next != statistics.end()) {
-      write_statistics(json, *next++, array.dtype);
-    }
-    json.end();
+void write_array(JsonWriter& json, const ItemMetadata& item, const ArrayEntry& array, bool is_foreign,
+                 Parts parts, const ArrayStatistics* statistics) {
+  json.begin_object(JsonLayout::line).key("name").value(shown_path(array.name, is_foreign));
+  json.key("dtype").value(name(array.dtype));
+  json.key("shape").begin_list();
+  for (const std::uint64_t extent : array.shape) {
+    json.value(extent);
+  }
+  json.end().key("bytes").value(array.bytes);
+  if (!array.alias_of.empty()) {
+    json.key("alias_of").value(shown_path(array.alias_of, is_foreign));
+  }
+  if (is_divided(array)) {
+    json.key("parts").value(array.parts);
+    write_ranks(json, writers(item, array));
+  }
+  if (!array.layout.empty()) {
+    json.key("layout").value(array.layout);
+  }
+  if (is_divided(array) && parts == Parts::shown) {
+    write_shards(json, item, array);
+  }
+  if (statistics != nullptr) {
+    write_statistics(json, *statistics, array.dtype);
   }
   json.end();
 }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,9 +59,9 @@ using tools::value_text;
 /// Says whether arrays that are divided are written with each of their parts, which may be many.
 enum class Parts : std::uint8_t { counted, shown };
 
-/// Writes the key "arrays" with the list of those of `item`; with what they hold, when `statistics` are as many.
-void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
-                  Parts parts, std::span<const ArrayStatistics> statistics = {});
+/// Writes an array of `item` as an object; with what it holds, when there are `statistics`.
+void write_array(JsonWriter& json, const ItemMetadata& item, const ArrayEntry& array, bool is_foreign,
+                 Parts parts, const ArrayStatistics* statistics = nullptr);
 
 /// Adds the path, as it was typed, and what the checkpoint there says of itself: its uuid and times. Of a data file it
 /// tells whose it is.

@@ -207,7 +207,11 @@ ReportTable table_of(const CheckpointMetadata& metadata, bool lists_arrays) {
     Cell listed;
     listed.json = [&item = item, &metadata, lists_arrays](JsonWriter& json) {
       if (lists_arrays) {
-        write_arrays(json, item, arrays(item), is_foreign(metadata), Parts::counted);
+        json.key("arrays").begin_list();
+        for (const ArrayEntry& array : arrays(item)) {
+          write_array(json, item, array, is_foreign(metadata), Parts::counted);
+        }
+        json.end();
       }
       write_notes(json, listed_notes(item));
     };

@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +22,7 @@
 
 #include "cli/argument_checks.hpp"
 #include "cli/commands.hpp"
+#include "cli/help.hpp"
 #include "cli/paths.hpp"
 #include "cli/stop_signals.hpp"
 #include "cli/usage.hpp"
@@ -35,6 +39,8 @@ constexpr int kDiffFailed = 2;  // 1 says that there are differences, as with di
 
 constexpr std::uint64_t kMostShown = 10'000'000;  // They are held in memory, as texts.
 constexpr std::uint64_t kMostThreads = 1024;
+constexpr std::size_t kHelpColumns = 100;  // Of help that no terminal shows.
+constexpr std::uint64_t kMostDepth = 1000;
 constexpr std::uint64_t kMostDigits = 20;  // Of 64 bits.
 constexpr double kLeastIntervalSeconds = 0.001;
 
@@ -57,6 +63,10 @@ void add_layout(CLI::App& command, Arguments& arguments) {
   command.add_option("--layout", arguments.layout,
                      "How files of other programs are read: torch.distributed, safetensors or torch.archive "
                      "(default: as their names say)");
+}
+
+void add_wide(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--wide", arguments.is_wide, "Print all columns, however narrow the terminal is");
 }
 
 void add_path(CLI::App& command, Arguments& arguments) {
@@ -83,7 +93,9 @@ void add_renames(CLI::App& command, Arguments& arguments) {
 CLI::App* add_ls(CLI::App& app, Arguments& arguments) {
   CLI::App* ls = add_command(
       app, "ls", "List the checkpointables of a checkpoint, or the checkpoints of a directory", arguments);
-  add_path(*ls, arguments);
+  ls->add_option("PATH", arguments.path, fmt::format("{} (default: the current directory)", kPathHelp));
+  add_layout(*ls, arguments);
+  add_wide(*ls, arguments);
   ls->add_flag("--all", arguments.lists_arrays, "List every array too");
   ls->add_option(
         "--numbers", arguments.numbers,
@@ -99,7 +111,16 @@ CLI::App* add_inspect(CLI::App& app, Arguments& arguments) {
       app, "inspect", "Show handlers, types, shapes, dtypes and sizes; of a file of records its chunks",
       arguments);
   add_path(*inspect, arguments);
-  inspect->add_option("NAME", arguments.name, "One checkpointable; without it, all");
+  add_wide(*inspect, arguments);
+  inspect->add_option(
+      "NAME", arguments.names,
+      "Checkpointables, arrays or values, also by patterns: 'model/**/weights', where * stands for "
+      "any characters of a key and ** for any keys (default: everything)");
+  inspect->add_option("--depth", arguments.depth, "Show only how many arrays have the same first N keys")
+      ->type_name("N")
+      ->transform(cairn::cli::whole_number(1, kMostDepth));
+  inspect->add_flag("--all", arguments.lists_arrays,
+                    "Give each array a line, also where names differ in a number only");
   inspect->add_flag(
       "--stats", arguments.has_statistics,
       "Read the arrays; show the smallest and largest number, the mean, NaNs and zeros of each");
@@ -111,8 +132,8 @@ CLI::App* add_show(CLI::App& app, Arguments& arguments) {
       add_command(app, "show", "Show the values of an array, a value or a JSON document", arguments);
   add_path(*show, arguments);
   show->add_option("NAME", arguments.name,
-                   "An array, value or document; of an array also a part, as in numpy: 'params/w[0:5, -1]'")
-      ->required();
+                   "An array, value or document; of an array also a part, as in numpy: 'params/w[0:5, -1]' "
+                   "(default: list the names)");
   show->add_option(
           "--limit", arguments.limit,
           "Most elements, or lines of a document, to show; of larger arrays only the corners are shown")
@@ -156,6 +177,7 @@ CLI::App* add_recover(CLI::App& app, Arguments& arguments) {
   CLI::App* recover =
       add_command(app, "recover", "List what crashed saves left behind; --remove removes it", arguments);
   recover->add_option("ROOT", arguments.path, "A directory of checkpoints")->required();
+  add_wide(*recover, arguments);
   recover->add_flag("--remove", arguments.removes, "Remove it; without this nothing is changed");
   recover->add_flag("--other-hosts", arguments.other_hosts,
                     "Include what other machines left on a shared file system. Use this only when none of "
@@ -292,6 +314,7 @@ CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
       "List which steps of a training would be removed, and why others stay; --remove removes them",
       arguments);
   prune->add_option("ROOT", arguments.path, "A directory of steps")->required();
+  add_wide(*prune, arguments);
   using cairn::cli::whole_number;
   cairn::cli::PruneArguments& how = arguments.prune;
   CLI::Option_group* kept =
@@ -345,11 +368,11 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
   cairn::cli::AgentArguments& how = arguments.agent;
   CLI::App* agent = app.add_subcommand(
       "agent",
-      "Have the last word for a program that keeps steps in memory: when it dies, its newest goes to disk");
+      "Supervise a program that keeps steps in memory, and copy its newest step to disk when it dies");
   agent->add_option("--memory", arguments.path, "The directory in memory")->required();
   agent->add_option(
       "--root", arguments.other,
-      "The directory of steps on disk (default: the one of the memory; to serve it is required)");
+      "The directory of steps on disk (default: the one that the memory names; required to supervise)");
   agent
       ->add_option("--grace", how.grace_seconds,
                    "How long a program that was told to end may take for a newer step")
@@ -361,9 +384,10 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
       ->transform(cairn::cli::whole_number(0, kMostRestarts))
       ->capture_default_str();
   agent->add_flag("--detach", how.is_detached,
-                  "Go on in the background, and end with the program that uses the memory now");
-  agent->add_option("PROGRAM", how.program,
-                    "After --: a program and its arguments; without one, whoever uses the memory is served");
+                  "Run in the background, and end together with the program that uses the memory now");
+  agent->add_option(
+      "PROGRAM", how.program,
+      "Behind --: a program and its arguments (default: supervise the programs that use the memory)");
   const auto add = [&](AgentDeed deed, const std::string& name, const std::string& help) {
     CLI::App* one = agent->add_subcommand(name, help)->fallthrough();
     one->callback([&how, deed] { how.deed = deed; });
@@ -374,16 +398,34 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
     one->add_flag("--json", arguments.is_json, "Answer in JSON");
     return one;
   };
-  add_with_json(AgentDeed::status, "status", "List the steps in memory, and say who uses it");
+  add_with_json(AgentDeed::status, "status",
+                "List the steps in memory, their state, and the process that uses it");
   add_with_json(AgentDeed::persist, "persist", "Copy the newest step in memory to disk, or another one")
       ->add_option("STEP", how.step, "Which (default: the newest, if it is newer than the disk)")
       ->transform(cairn::cli::whole_number(0));
-  add(AgentDeed::stop, "stop", "End the agent that serves the memory, and wait for that");
+  add(AgentDeed::stop, "stop", "End the agent that supervises the memory, and wait until it has ended");
   add_with_json(AgentDeed::clean, "clean",
-                "Give up the steps that are on disk, and the memory that is kept to be used again")
-      ->add_flag("--all", how.all, "Give up all steps");
-  add_with_json(AgentDeed::check, "check", "Measure both places, and say what is wrong with the memory");
+                "Free the memory of steps that are on disk, and memory that is kept for later steps")
+      ->add_flag("--all", how.all, "Free all steps, also those that are not on disk");
+  add_with_json(AgentDeed::check, "check",
+                "Measure the memory and the disk, and report what is wrong with the memory");
   return agent;
+}
+
+CLI::App* add_completion(CLI::App& app, Arguments& arguments) {
+  CLI::App* completion =
+      app.add_subcommand("completion", "Print the script by which a shell completes the words of cairn");
+  completion->add_option("SHELL", arguments.name, "bash, zsh or fish")
+      ->required()
+      ->transform(cairn::cli::one_of({"bash", "zsh", "fish"}));
+  return completion;
+}
+
+/// How many words stand behind the first "--".
+std::size_t words_behind_dashes(std::span<char* const> words) {
+  const auto dashes = std::find_if(words.begin(), words.end(),
+                                   [](const char* word) { return std::string_view(word) == "--"; });
+  return dashes == words.end() ? 0 : static_cast<std::size_t>(words.end() - dashes) - 1;
 }
 
 int print_asked(const std::string& text) {
@@ -401,6 +443,9 @@ int print_asked(const std::string& text) {
 int run(const CLI::App& app, const Command& command, const Arguments& arguments) {
   try {
     Output out(stdout);
+    if (arguments.is_wide) {
+      out.set_width(0);
+    }
     const int status = command.run(arguments, out);
     out.flush();
     return status;
@@ -426,19 +471,20 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
       "Lists, describes, shows, verifies, compares, exports, reshards, copies, recovers and prunes "
-      "checkpoints,\nbrings back those that a training has given up, and has the last word for programs with "
-      "steps "
-      "in memory.",
+      "checkpoints, brings back those that a training has given up, and supervises programs with steps in "
+      "memory.",
       "cairn");
-  app.set_version_flag("--version", fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR,
-                                                CAIRN_VERSION_PATCH));
+  const std::string version =
+      fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR, CAIRN_VERSION_PATCH);
+  app.set_version_flag("--version", version);
+  const std::size_t width = Output(stdout).width();
+  app.formatter(std::make_shared<cairn::cli::HelpFormatter>(width == 0 ? kHelpColumns : width));
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 for success; 1 for damage and other failures, with one line on standard error; 2 for "
-      "wrong\n"
-      "usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage. agent: "
-      "that\n"
-      "of its program.");
+      "wrong usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage. "
+      "agent: "
+      "that of its program.");
 
   const std::array<Command, 12> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                           {add_inspect(app, arguments), &cairn::cli::inspect},
@@ -452,6 +498,9 @@ int main(int argc, char** argv) {
                                           {add_prune(app, arguments), &cairn::cli::prune},
                                           {add_unrewind(app, arguments), &cairn::cli::unrewind},
                                           {add_agent(app, arguments), &cairn::cli::agent}}};
+  const CLI::App* const completion = add_completion(app, arguments);
+  // Packages are built with what it prints; nobody types it.
+  const CLI::App* const manual = app.add_subcommand("manual", "Print the manual page")->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -461,6 +510,19 @@ int main(int argc, char** argv) {
       return print_asked(asked.str());
     }
     cairn::cli::complain_of_usage(app, cairn::cli::usage_problem(app, error));
+    return kWrongUsage;
+  }
+  if (completion->parsed()) {
+    return print_asked(cairn::cli::completion_script(app, arguments.name));
+  }
+  if (manual->parsed()) {
+    return print_asked(cairn::cli::manual_page(app, version));
+  }
+  const std::string problem =
+      cairn::cli::program_problem(*commands.back().parser, arguments.agent.program,
+                                  words_behind_dashes(std::span(argv, static_cast<std::size_t>(argc))));
+  if (!problem.empty()) {
+    cairn::cli::complain_of_usage(app, problem);
     return kWrongUsage;
   }
   return run(app,

@@ -25,6 +25,8 @@
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
 #include "cli/grid.hpp"
+#include "cli/name_filter.hpp"
+#include "cli/report.hpp"
 #include "cli/selection.hpp"
 #include "cli/text.hpp"
 #include "cli/usage_error.hpp"
@@ -47,32 +49,14 @@ struct Named {
   std::optional<DescribedValue> value;
 };
 
-std::string title_of(std::string_view item, std::string_view path) {
-  return path.empty() ? std::string(item) : fmt::format("{}/{}", item, path);
-}
-
 constexpr std::size_t kMostNames = 5;  // Of a subtree that was named instead of something in it.
-
-/// The titles of the arrays and values of a checkpointable.
-std::vector<std::string> titles_of(const CheckpointView& checkpoint, const std::string& item) {
-  const Description description = checkpoint.description(item);
-  std::vector<std::string> titles;
-  for (const ArrayEntry& array : description.arrays) {
-    titles.push_back(title_of(item, shown_path(array.name, checkpoint.is_foreign())));
-  }
-  for (const DescribedValue& value : description.values) {
-    titles.push_back(title_of(item, shown_path(value.name, checkpoint.is_foreign())));
-  }
-  std::sort(titles.begin(), titles.end());
-  return titles;
-}
 
 /// Returns what lies below `name`: a title, or a path in some checkpointable.
 std::vector<std::string> titles_below(const CheckpointView& checkpoint, std::string_view name) {
   const std::string subtree = fmt::format("{}/", name);
   std::vector<std::string> below;
   for (const auto& [item, metadata] : checkpoint.metadata().items) {
-    for (std::string& title : titles_of(checkpoint, item)) {
+    for (std::string& title : titles_of(item, checkpoint.description(item), checkpoint.is_foreign())) {
       const bool is_in = title.starts_with(subtree) || title.starts_with(title_of(item, subtree));
       if (is_in) {
         below.push_back(std::move(title));
@@ -139,10 +123,19 @@ std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view
       throw Error(metadata.problem_code, problem);  // It may have been there.
     }
   }
+  for (const auto& [item, metadata] : checkpoint.metadata().items) {
+    for (const DescribedValue& one : metadata.description().left_out) {
+      if (one.name == name || title_of(item, one.name) == name) {
+        throw Error(Errc::not_found, fmt::format("{}: '{}' was left out: {}", checkpoint.path().string(),
+                                                 title_of(item, one.name), one.kind));
+      }
+    }
+  }
   const bool is_open = name.find('[') != std::string_view::npos && !name.ends_with(']');
   throw Error(Errc::not_found,
-              fmt::format("{}: nothing is called '{}'{}; `cairn inspect` lists the names",
-                          checkpoint.path().string(), name, is_open ? ", and its '[' is not closed" : ""));
+              fmt::format("{}: nothing is called '{}'{}{}; `cairn show {}` lists the names",
+                          checkpoint.path().string(), name, is_open ? ", and its '[' is not closed" : "",
+                          suggestion(name, checkpoint.metadata()), checkpoint.path().string()));
 }
 
 /// The only thing of that name. Brackets belong to the name when there is one with them.
@@ -331,6 +324,26 @@ void show_array(const Named& named, const std::optional<std::string_view>& subsc
   }
 }
 
+/// What can be shown, for who has named nothing.
+Report names_in(const CheckpointView& checkpoint) {
+  Report report;
+  ReportTable table{{{"NAME", false, "name"}}, {"names"}};
+  report.member("path", text_cell(checkpoint.path().string()));
+  for (const auto& [item, metadata] : checkpoint.metadata().items) {
+    for (const std::string& title : titles_of(item, checkpoint.description(item), checkpoint.is_foreign())) {
+      table.rows.push_back({"names", {text_cell(title)}});
+    }
+    if (!metadata.description().texts.empty()) {
+      table.rows.push_back({"names", {text_cell(item)}});
+    }
+  }
+  if (table.rows.empty()) {
+    report.line("there are no arrays, values or texts to show");
+  }
+  report.table(std::move(table));
+  return report;
+}
+
 }  // namespace
 
 int show(const Arguments& arguments, Output& out) {
@@ -339,6 +352,10 @@ int show(const Arguments& arguments, Output& out) {
     throw UsageError("--npy and --raw write bytes, which are not for a terminal: redirect them to a file");
   }
   const CheckpointView checkpoint(describe(arguments.path, arguments.layout));
+  if (arguments.name.empty()) {
+    names_in(checkpoint).answer(out, arguments.is_json);
+    return judge(checkpoint.metadata(), out);
+  }
   const auto [named, subscript] = resolve(checkpoint, arguments.name);
   if (named.array) {
     show_array(named, subscript, arguments, out);

@@ -33,18 +33,14 @@ std::size_t typos_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The command that was probably meant; empty when none is near.
-std::string nearest_command(const CLI::App& app, const std::string& word) {
-  std::string nearest;
-  std::size_t least = std::min(kMostTypos + 1, word.size());
+/// "; did you mean 'ls'?" of the command that was probably meant; empty when none is near.
+std::string suggested_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    const std::size_t typos = typos_between(word, command->get_name());
-    if (typos < least) {
-      least = typos;
-      nearest = command->get_name();
-    }
+    names.push_back(command->get_name());
   }
-  return nearest;
+  const std::string nearest = nearest_word(word, names);
+  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
 }
 
 /// Returns what CLI11 says of an option with too many values or none, in our words; all else as it says it.
@@ -58,6 +54,29 @@ std::string in_other_words(const CLI::ParseError& error) {
 }
 
 }  // namespace
+
+std::string nearest_word(std::string_view word, std::span<const std::string> known) {
+  std::string nearest;
+  std::size_t least = std::min(kMostTypos + 1, word.size());
+  for (const std::string& one : known) {
+    const std::size_t lengths_apart = std::max(one.size(), word.size()) - std::min(one.size(), word.size());
+    const std::size_t typos = lengths_apart < least ? typos_between(word, one) : least;
+    if (typos < least) {
+      least = typos;
+      nearest = one;
+    }
+  }
+  return nearest;
+}
+
+std::string program_problem(const CLI::App& agent, std::span<const std::string> program,
+                            std::size_t behind_dashes) {
+  if (program.size() <= behind_dashes) {
+    return {};
+  }
+  return fmt::format("unknown command 'agent {}'{}; a program stands behind --", program.front(),
+                     suggested_command(agent, program.front()));
+}
 
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   const bool has_command = !app.get_subcommands().empty();
@@ -74,9 +93,7 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   if (has_command) {
     return fmt::format("unexpected argument '{}'", words.front());
   }
-  const std::string nearest = nearest_command(app, words.front());
-  return fmt::format("unknown command '{}'{}", words.front(),
-                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+  return fmt::format("unknown command '{}'{}", words.front(), suggested_command(app, words.front()));
 }
 
 void complain_of_usage(const CLI::App& app, const std::string& problem) {

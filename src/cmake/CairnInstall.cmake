@@ -111,6 +111,25 @@ install(FILES "${PROJECT_BINARY_DIR}/cairnConfig.cmake" "${PROJECT_BINARY_DIR}/c
 
 if(TARGET cairn_cli)
   install(TARGETS cairn_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  # The tool prints its manual page and what shells complete, from what its parser knows; a tool that was built for
+  # another machine cannot be run here.
+  if(NOT CMAKE_CROSSCOMPILING)
+    set(printed "${PROJECT_BINARY_DIR}/printed")
+    install(CODE "
+      file(MAKE_DIRECTORY \"${printed}\")
+      foreach(page IN ITEMS manual bash zsh fish)
+        set(words completion \${page})
+        if(page STREQUAL \"manual\")
+          set(words manual)
+        endif()
+        execute_process(COMMAND \"$<TARGET_FILE:cairn_cli>\" \${words} OUTPUT_FILE \"${printed}/\${page}\"
+          COMMAND_ERROR_IS_FATAL ANY)
+      endforeach()")
+    install(FILES "${printed}/manual" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" RENAME cairn.1)
+    install(FILES "${printed}/bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME cairn)
+    install(FILES "${printed}/zsh" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" RENAME _cairn)
+    install(FILES "${printed}/fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" RENAME cairn.fish)
+  endif()
 endif()
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
