@@ -40,8 +40,8 @@ struct ArrayTotal {
 /// The totals of each dtype, in the order of their names.
 [[nodiscard]] std::vector<ArrayTotal> totals_by_dtype(std::span<const NamedArray> arrays);
 
-/// The totals of what has the same first `depth` keys ("layers/0/**"), in natural order. Keys are joined by '/' or, in a
-/// name without one, by points.
+/// The totals of what has the same first `depth` keys ("layers/0/**"), in natural order. Keys are joined by '/', in a
+/// name without one by points.
 [[nodiscard]] std::vector<ArrayTotal> totals_by_group(std::span<const NamedArray> arrays, std::size_t depth);
 
 /// Writes the key "totals" with both.

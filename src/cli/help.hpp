@@ -30,7 +30,7 @@ class HelpFormatter final : public CLI::Formatter {
 /// The manual page of the tool, in the language of man(7): all that its parser knows.
 [[nodiscard]] std::string manual_page(const CLI::App& app, std::string_view version);
 
-/// The script by which "bash", "zsh" or "fish" completes words of the tool: its commands, their options, and file names.
+/// The script by which "bash", "zsh" or "fish" completes words of the tool: commands, their options, names of files.
 [[nodiscard]] std::string completion_script(const CLI::App& app, std::string_view shell);
 
 }  // namespace cairn::cli

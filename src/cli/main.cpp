@@ -463,19 +463,12 @@ int run(const CLI::App& app, const Command& command, const Arguments& arguments)
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  // A reader that has seen enough, such as head, ends the tool quietly, even where a parent ignores the signal.
-  std::signal(SIGPIPE, SIG_DFL);
-  Arguments arguments;
-  CLI::App app(
+/// What the tool is, without its commands.
+void describe_tool(CLI::App& app, const std::string& version) {
+  app.description(
       "Lists, describes, shows, verifies, compares, exports, reshards, copies, recovers and prunes "
       "checkpoints, brings back those that a training has given up, and supervises programs with steps in "
-      "memory.",
-      "cairn");
-  const std::string version =
-      fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR, CAIRN_VERSION_PATCH);
+      "memory.");
   app.set_version_flag("--version", version);
   const std::size_t width = Output(stdout).width();
   app.formatter(std::make_shared<cairn::cli::HelpFormatter>(width == 0 ? kHelpColumns : width));
@@ -483,9 +476,19 @@ int main(int argc, char** argv) {
   app.footer(
       "Exit status: 0 for success; 1 for damage and other failures, with one line on standard error; 2 for "
       "wrong usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage. "
-      "agent: "
-      "that of its program.");
+      "agent: that of its program.");
+}
 
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that has seen enough, such as head, ends the tool quietly, even where a parent ignores the signal.
+  std::signal(SIGPIPE, SIG_DFL);
+  Arguments arguments;
+  CLI::App app("", "cairn");
+  const std::string version =
+      fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR, CAIRN_VERSION_PATCH);
+  describe_tool(app, version);
   const std::array<Command, 12> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                           {add_inspect(app, arguments), &cairn::cli::inspect},
                                           {add_show(app, arguments), &cairn::cli::show},
@@ -512,11 +515,9 @@ int main(int argc, char** argv) {
     cairn::cli::complain_of_usage(app, cairn::cli::usage_problem(app, error));
     return kWrongUsage;
   }
-  if (completion->parsed()) {
-    return print_asked(cairn::cli::completion_script(app, arguments.name));
-  }
-  if (manual->parsed()) {
-    return print_asked(cairn::cli::manual_page(app, version));
+  if (completion->parsed() || manual->parsed()) {
+    return print_asked(manual->parsed() ? cairn::cli::manual_page(app, version)
+                                        : cairn::cli::completion_script(app, arguments.name));
   }
   const std::string problem =
       cairn::cli::program_problem(*commands.back().parser, arguments.agent.program,

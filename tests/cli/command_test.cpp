@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -174,6 +175,111 @@ TEST_F(Cli, ShowsTheOthersWhenACheckpointableIsDamagedAndFails) {
   }
 }
 
+TEST_F(Cli, SaysThatADataFileIsCutOrMissing) {
+  const fs::path file = data_file();
+  for (const bool is_cut : {true, false}) {
+    if (is_cut) {
+      fs::resize_file(file, 100);
+    } else {
+      fs::remove(file);
+    }
+    const std::string what = is_cut ? "100 bytes long instead of " : "is missing";
+    for (const char* command : {"ls", "inspect"}) {
+      const CliResult result = run_cli({command, path_});
+
+      EXPECT_EQ(result.status, 1) << command;
+      EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr(file.string()), HasSubstr(what))) << command;
+    }
+    EXPECT_THAT(run_cli({"ls", path_}).out, AllOf(HasSubstr("STATE"), HasSubstr("damaged")));
+    const auto items = nlohmann::json::parse(run_cli({"inspect", path_, "--json"}).out)["checkpointables"];
+    EXPECT_THAT(items["model"]["problem"].get<std::string>(), HasSubstr(what));
+    EXPECT_FALSE(items["config"].contains("problem"));
+  }
+}
+
+TEST_F(Cli, LsOfTheCurrentDirectoryNeedsNoPath) {
+  fs::create_directory(directory_ / "empty");
+  const std::string command = "cd " + testing::shell_quoted(directory_.path()) + " && ";
+  const std::string out = directory_ / "listed";
+
+  ASSERT_EQ(std::system((command + testing::shell_quoted(CAIRN_CLI) + " ls > " + testing::shell_quoted(out)).c_str()),
+            0);
+
+  EXPECT_THAT(testing::read_text(out), HasSubstr("\n7  "));
+}
+
+TEST_F(Cli, LsOfADirectorySaysHowLongSavesTookAndWhyOneIsDamaged) {
+  testing::save_example(directory_ / "8");
+  fs::resize_file(directory_ / "8" / "config" / "data.json", 1);
+
+  const CliResult result = run_cli({"ls", directory_.path()});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("TOOK"), HasSubstr("WHY"), HasSubstr("config/data.json is missing or of")));
+  const auto listed = nlohmann::json::parse(run_cli({"ls", directory_.path(), "--json"}).out)["checkpoints"];
+  EXPECT_GE(listed[0]["duration_seconds"].get<double>(), 0);
+  EXPECT_FALSE(listed[0].contains("gap_seconds"));
+}
+
+TEST_F(Cli, LsGivesTheTimeSinceTheCheckpointBefore) {
+  testing::save_example(directory_ / "8");
+
+  const auto listed = nlohmann::json::parse(run_cli({"ls", directory_.path(), "--json"}).out)["checkpoints"];
+
+  EXPECT_GE(listed[1]["gap_seconds"].get<double>(), 0);
+}
+
+TEST_F(Cli, InspectTakesPatterns) {
+  const auto names = [&](const std::string& pattern) {
+    const CliResult result = run_cli({"inspect", path_, pattern, "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::string found;
+    const auto items = nlohmann::json::parse(result.out)["checkpointables"];
+    for (const auto& [item, described] : items.items()) {
+      for (const auto& array : described["arrays"]) {
+        found += item + ":" + array["name"].get<std::string>() + " ";
+      }
+    }
+    return found;
+  };
+
+  EXPECT_EQ(names("model/**/w"), "model:params/w ");
+  EXPECT_EQ(names("params/*"), "model:params/b model:params/w ");
+  EXPECT_EQ(names("model/params"), "model:params/b model:params/w ");
+  EXPECT_EQ(names("config"), "");
+}
+
+TEST_F(Cli, InspectNamesAPatternThatMatchesNothing) {
+  const CliResult result = run_cli({"inspect", path_, "model/**", "model/params/v*"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("matches 'model/params/v*'")));
+  EXPECT_THAT(run_cli({"inspect", path_, "params/ww"}).err, HasSubstr("did you mean 'params/w'?"));
+}
+
+TEST_F(Cli, InspectFoldsArraysAndTellsTotals) {
+  Tree layers;
+  for (int i = 0; i < 12; ++i) {
+    layers[std::to_string(i)] = Tree{{"q", Array::zeros({4, 4}, DType::float32)}};
+  }
+  save(directory_ / "deep", Tree{{"layers", layers}, {"norm", Array::zeros({4}, DType::int8)}});
+  const fs::path path = directory_ / "deep";
+
+  EXPECT_THAT(run_cli({"inspect", path}).out,
+              AllOf(HasSubstr("layers/[0-11]/q  F32    12 x [4, 4]  768 B\n"), HasSubstr("GROUP"),
+                    HasSubstr("layers/**"), HasSubstr("OF DTYPE")));
+  EXPECT_THAT(run_cli({"inspect", path, "--all"}).out, HasSubstr("layers/9/q"));
+  EXPECT_THAT(run_cli({"inspect", path, "--depth", "2"}).out,
+              AllOf(HasSubstr("layers/2/**"), Not(HasSubstr("layers/2/q"))));
+  EXPECT_LT(run_cli({"inspect", path, "--all"}).out.find("layers/2/q"),
+            run_cli({"inspect", path, "--all"}).out.find("layers/10/q"));
+}
+
+TEST_F(Cli, ShowWithoutANameListsTheNames) {
+  EXPECT_THAT(run_cli({"show", path_}).out, AllOf(HasSubstr("model/params/w\n"), HasSubstr("config\n")));
+  EXPECT_THAT(run_cli({"show", path_, "params/ww"}).err, HasSubstr("did you mean 'params/w'?"));
+}
+
 TEST_F(Cli, LsOfADirectoryWithAStraySafetensorsFileListsItsCheckpoints) {
   fs::copy_file(kData / "tiny.safetensors", directory_ / "stray.safetensors");
 
@@ -249,7 +355,8 @@ TEST_F(Cli, InspectOfAnUnknownNameListsTheKnownOnes) {
   const CliResult result = run_cli({"inspect", path_, "modle"});
 
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("'modle'"), HasSubstr("model, config, strange")));
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("'modle'"), HasSubstr("did you mean 'model'?"),
+                                HasSubstr("config, model, strange")));
 }
 
 TEST_F(Cli, InspectEscapesControlCharactersOfNames) {
@@ -330,7 +437,7 @@ TEST_F(Cli, EscapesControlCharactersInErrors) {
 
 TEST_F(Cli, AnswersWrongUsageWithTwo) {
   EXPECT_EQ(run_cli({}).status, 2);
-  EXPECT_EQ(run_cli({"ls"}).status, 2);
+  EXPECT_EQ(run_cli({"inspect"}).status, 2);
   EXPECT_EQ(run_cli({"remove", path_}).status, 2);
   EXPECT_EQ(run_cli({"ls", "--fast", path_}).status, 2);
   EXPECT_EQ(run_cli({"verify", "--threads", "many", path_}).status, 2);

@@ -199,10 +199,19 @@ TEST_F(CliRecover, FailsWhenSomethingCannotBeRemoved) {
   EXPECT_THAT(result.err, HasSubstr(leftover_ + ": not recovered: "));
 }
 
-TEST_F(CliRecover, EscapesControlCharactersOfNames) {
-  fs::create_directory(root_ / "x\x1b[31m");
+TEST_F(CliRecover, CountsTheFilesOfOthers) {
+  write_text(root_ / "train.py", "mine");
+  write_text(root_ / "notes", "mine");
 
-  EXPECT_THAT(run_cli({"recover", root_.path()}).out, HasSubstr("x\\x1b[31m"));
+  const CliResult result = run_cli({"recover", root_.path()});
+
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\n2 others not Cairn's; --json names them\n"), Not(HasSubstr("train.py"))));
+}
+
+TEST_F(CliRecover, EscapesControlCharactersOfNames) {
+  fs::create_directory(root_ / ".tmp-x\x1b[31m");
+
+  EXPECT_THAT(run_cli({"recover", root_.path()}).out, HasSubstr(".tmp-x\\x1b[31m"));
 }
 
 TEST_F(CliRecover, TellsNothingOfCheckpointsThatAreAsTheyShouldBe) {

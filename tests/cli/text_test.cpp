@@ -26,6 +26,25 @@ TEST(DisplayWidth, CountsTheColumnsOfATerminal) {
   EXPECT_EQ(display_width("\xff"), 1u);
 }
 
+TEST(Shortened, KeepsTheBeginningAndTheEnd) {
+  EXPECT_EQ(shortened("model/layers/weight", 19), "model/layers/weight");
+  EXPECT_EQ(shortened("model/layers/weight", 11), "model…eight");
+  EXPECT_EQ(shortened("重み重み重み", 7), "重…み");
+  EXPECT_EQ(shortened("abc", 1), "…");
+  EXPECT_EQ(shortened("abc", 0), "");
+}
+
+TEST(Wrapped, BreaksAtBlanksAndIndentsWhatFollows) {
+  EXPECT_EQ(wrapped("one two three", 8), "one two\nthree");
+  EXPECT_EQ(wrapped("one two", 6, 2), "one\n  two");
+  EXPECT_EQ(wrapped("alongerword b", 5), "alongerword\nb");
+}
+
+TEST(DurationText, HasATenthBelowTenSeconds) {
+  EXPECT_EQ(duration_text(std::chrono::milliseconds(420)), "0.4 s");
+  EXPECT_EQ(duration_text(std::chrono::milliseconds(12'900)), "12 s");
+}
+
 TEST(SizeText, CountsBytesBelowAKibibyte) {
   EXPECT_EQ(size_text(1023), "1023 B");
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong usage: the status is 2, and the message names the word that is wrong.
 #include <cstddef>
+#include <cstdlib>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,6 +129,44 @@ TEST(CliUsage, ReadsSizesWithUnits) {
     ASSERT_EQ(result.status, 0) << size << result.err;
     EXPECT_EQ(nlohmann::json::parse(result.out)["checkpointables"][0]["files"].size(), files) << size;
   }
+}
+
+TEST(CliUsage, RunsAProgramBehindDashesOnly) {
+  expect_refused({"agent", "--memory", "/dev/shm/x", "--root", "r", "statsu"},
+                 "unknown command 'agent statsu'; did you mean 'status'?; a program stands behind --\n");
+  expect_refused({"agent", "--memory", "/dev/shm/x", "--root", "r", "true", "--", "false"},
+                 "unknown command 'agent true'; a program stands behind --\n");
+}
+
+TEST(CliUsage, WrapsHelpAtTheWidth) {
+  for (const char* command : {"ls", "export", "agent", "prune"}) {
+    const std::string words = std::string("COLUMNS=60 ") + testing::shell_quoted(CAIRN_CLI) + " " + command + " --help";
+    const TempDir directory;
+    ASSERT_EQ(std::system((words + " > " + testing::shell_quoted(directory / "help")).c_str()), 0);
+    std::istringstream lines(testing::read_text(directory / "help"));
+    for (std::string line; std::getline(lines, line);) {
+      const bool is_usage = line.starts_with("Usage:") || line.starts_with("  --");
+      EXPECT_TRUE(is_usage || line.size() <= 60) << command << ": " << line;
+    }
+  }
+}
+
+TEST(CliUsage, PrintsWhatShellsComplete) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const CliResult result = run_cli({"completion", shell});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("inspect"), HasSubstr("decimal"))) << shell;
+  }
+  EXPECT_THAT(run_cli({"completion", "csh"}).err, HasSubstr("'csh' is not bash or zsh or fish"));
+  EXPECT_EQ(run_cli({"completion", "bash"}, "| bash -n").status, 0);
+}
+
+TEST(CliUsage, PrintsAManualPage) {
+  const CliResult result = run_cli({"manual"});
+
+  EXPECT_THAT(result.out, AllOf(StartsWith(".TH CAIRN 1"), HasSubstr(".SS cairn agent status [OPTIONS]"),
+                                HasSubstr("\\fB\\-\\-nearest\\-to\\-every\\fR N")));
+  EXPECT_THAT(run_cli({"--help"}).out, Not(HasSubstr("manual")));
 }
 
 TEST(CliUsage, ReadsDecimalNumbersThatBeginWithZeros) {
