@@ -231,6 +231,11 @@ std::string HelpFormatter::make_subcommand(const CLI::App* sub) const {
   return entry(sub->get_display_name(true), sub->get_description());
 }
 
+std::string HelpFormatter::make_expanded(const CLI::App* sub) const {
+  constexpr std::size_t kIndent = 2;  // That CLI11 puts before its lines.
+  return HelpFormatter(columns_ - kIndent).CLI::Formatter::make_expanded(sub);
+}
+
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
   return entry(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
 }

@@ -17,6 +17,7 @@ class HelpFormatter final : public CLI::Formatter {
   std::string make_description(const CLI::App* app) const override;
   std::string make_footer(const CLI::App* app) const override;
   std::string make_subcommand(const CLI::App* sub) const override;
+  std::string make_expanded(const CLI::App* sub) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
 

@@ -74,7 +74,7 @@ std::string program_problem(const CLI::App& agent, std::span<const std::string> 
   if (program.size() <= behind_dashes) {
     return {};
   }
-  return fmt::format("unknown command 'agent {}'{}; a program stands behind --", program.front(),
+  return fmt::format("unknown command 'agent {}'; a program stands behind --{}", program.front(),
                      suggested_command(agent, program.front()));
 }
 

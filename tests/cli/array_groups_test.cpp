@@ -46,7 +46,8 @@ TEST(Fold, FoldsSeveralNumbers) {
 }
 
 TEST(Fold, KeepsOtherDtypesAliasesAndFewArraysApart) {
-  std::vector<NamedArray> arrays{array("a0"), array("a1"), array("b0"), array("b1", DType::int8), array("b2")};
+  std::vector<NamedArray> arrays{array("a0"), array("a1"), array("b0"), array("b1", DType::int8),
+                                 array("b2")};
   EXPECT_EQ(folded(arrays).size(), 5U);
 
   arrays = {array("a0"), array("a1"), array("a2")};
@@ -60,8 +61,8 @@ TEST(Fold, LeavesNumbersThatDoNotFit) {
 }
 
 TEST(ArrayTotals, CountByDtypeAndByGroup) {
-  const std::vector<NamedArray> arrays{array("layers/10/w"), array("layers/2/w"), array("layers/2/b", DType::int8, 1),
-                                       array("norm")};
+  const std::vector<NamedArray> arrays{array("layers/10/w"), array("layers/2/w"),
+                                       array("layers/2/b", DType::int8, 1), array("norm")};
 
   const std::vector<ArrayTotal> dtypes = totals_by_dtype(arrays);
   ASSERT_EQ(dtypes.size(), 2U);

@@ -202,7 +202,8 @@ TEST_F(Cli, LsOfTheCurrentDirectoryNeedsNoPath) {
   const std::string command = "cd " + testing::shell_quoted(directory_.path()) + " && ";
   const std::string out = directory_ / "listed";
 
-  ASSERT_EQ(std::system((command + testing::shell_quoted(CAIRN_CLI) + " ls > " + testing::shell_quoted(out)).c_str()),
+  ASSERT_EQ(std::system(
+                (command + testing::shell_quoted(CAIRN_CLI) + " ls > " + testing::shell_quoted(out)).c_str()),
             0);
 
   EXPECT_THAT(testing::read_text(out), HasSubstr("\n7  "));
@@ -215,7 +216,8 @@ TEST_F(Cli, LsOfADirectorySaysHowLongSavesTookAndWhyOneIsDamaged) {
   const CliResult result = run_cli({"ls", directory_.path()});
 
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.out, AllOf(HasSubstr("TOOK"), HasSubstr("WHY"), HasSubstr("config/data.json is missing or of")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("TOOK"), HasSubstr("WHY"), HasSubstr("config/data.json is missing or of")));
   const auto listed = nlohmann::json::parse(run_cli({"ls", directory_.path(), "--json"}).out)["checkpoints"];
   EXPECT_GE(listed[0]["duration_seconds"].get<double>(), 0);
   EXPECT_FALSE(listed[0].contains("gap_seconds"));

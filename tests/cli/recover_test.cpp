@@ -205,7 +205,8 @@ TEST_F(CliRecover, CountsTheFilesOfOthers) {
 
   const CliResult result = run_cli({"recover", root_.path()});
 
-  EXPECT_THAT(result.out, AllOf(HasSubstr("\n2 others not Cairn's; --json names them\n"), Not(HasSubstr("train.py"))));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("\n2 others not Cairn's; --json names them\n"), Not(HasSubstr("train.py"))));
 }
 
 TEST_F(CliRecover, EscapesControlCharactersOfNames) {

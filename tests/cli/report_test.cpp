@@ -34,8 +34,9 @@ Report example() {
   Report report;
   report.line("run");
   report.member("path", text_cell("run"));
-  ReportTable table{{{"NAME", false, "name"}, {"SIZE", true, "bytes", 1}, {"PINNED", false, "is_pinned", 2}, {"METRICS"}},
-                    {"kept", "others"}};
+  ReportTable table{
+      {{"NAME", false, "name"}, {"SIZE", true, "bytes", 1}, {"PINNED", false, "is_pinned", 2}, {"METRICS"}},
+      {"kept", "others"}};
   table.rows.push_back({"kept", {text_cell("a"), size_cell(2048), flag_cell(true, "pinned")}});
   table.rows.push_back({"kept", {text_cell("a-long-name-of-a-step"), size_cell(1), {}}});
   table.rows.push_back({"", {{"total"}, {"2.0 KiB"}}, "", true, true});

@@ -133,14 +133,15 @@ TEST(CliUsage, ReadsSizesWithUnits) {
 
 TEST(CliUsage, RunsAProgramBehindDashesOnly) {
   expect_refused({"agent", "--memory", "/dev/shm/x", "--root", "r", "statsu"},
-                 "unknown command 'agent statsu'; did you mean 'status'?; a program stands behind --\n");
+                 "unknown command 'agent statsu'; a program stands behind --; did you mean 'status'?\n");
   expect_refused({"agent", "--memory", "/dev/shm/x", "--root", "r", "true", "--", "false"},
                  "unknown command 'agent true'; a program stands behind --\n");
 }
 
 TEST(CliUsage, WrapsHelpAtTheWidth) {
   for (const char* command : {"ls", "export", "agent", "prune"}) {
-    const std::string words = std::string("COLUMNS=60 ") + testing::shell_quoted(CAIRN_CLI) + " " + command + " --help";
+    const std::string words =
+        std::string("COLUMNS=60 ") + testing::shell_quoted(CAIRN_CLI) + " " + command + " --help";
     const TempDir directory;
     ASSERT_EQ(std::system((words + " > " + testing::shell_quoted(directory / "help")).c_str()), 0);
     std::istringstream lines(testing::read_text(directory / "help"));
