@@ -94,6 +94,7 @@ TEST_F(Listing, TellsWhatIsKnownWithoutData) {
   EXPECT_EQ(found.kind, EntryClass::committed);
   EXPECT_EQ(found.committed, "2026-01-31T12:00:01Z");
   EXPECT_EQ(found.commit_time, parse_commit_time("2026-01-31T12:00:01Z", 0));
+  EXPECT_EQ(found.start_time, parse_commit_time("2026-01-31T12:00:00Z", 0));
   EXPECT_EQ(found.checkpointables, 1u);
   EXPECT_EQ(found.bytes, 6u);
   EXPECT_EQ(found.generation, 1u);

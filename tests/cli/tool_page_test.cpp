@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/tool.md names every member of every answer.
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/checkpoints.hpp"
+#include "cli/run_cli.hpp"
+#include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
+
+namespace cairn::cli {
+namespace {
+
+using nlohmann::json;
+using testing::run_cli;
+using testing::TempDir;
+
+/// The members that the page has below the heading of each command.
+std::map<std::string, std::vector<std::string>> documented() {
+  std::istringstream page(testing::read_text(testing::test_data() / ".." / ".." / "docs" / "tool.md"));
+  std::map<std::string, std::vector<std::string>> members;
+  std::string command;
+  const auto quoted = [](const std::string& line, std::size_t begin) {
+    return line.substr(begin, line.find('`', begin) - begin);
+  };
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("#")) {
+      command = line.starts_with("### `") ? quoted(line, 5) : "";
+    } else if (!command.empty() && line.starts_with("| `")) {
+      members[command].push_back(quoted(line, 3));
+    }
+  }
+  return members;
+}
+
+std::vector<std::string> split(const std::string& path) {
+  std::vector<std::string> keys;
+  std::istringstream text(path);
+  for (std::string key; std::getline(text, key, '.');) {
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+bool matches(const std::string& member, const std::string& path) {
+  const std::vector<std::string> asked = split(member);
+  const std::vector<std::string> keys = split(path);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (asked[i] == "**") {
+      return true;
+    }
+    const bool is_open = i + 1 < asked.size() && asked[i + 1] == "**";
+    const bool fits = i < keys.size() && (asked[i] == "*" || asked[i] == keys[i] ||
+                                          (is_open && keys[i].starts_with(asked[i] + "[")));
+    if (!fits) {
+      return false;
+    }
+  }
+  return asked.size() == keys.size();
+}
+
+TEST(ToolPage, HasPatternsOfMembers) {
+  EXPECT_TRUE(matches("a.*.b[]", "a.x.b[]"));
+  EXPECT_TRUE(matches("values.**", "values[][]"));
+  EXPECT_TRUE(matches("metrics.**", "metrics.loss"));
+  EXPECT_FALSE(matches("a.*.b", "a.x.c"));
+  EXPECT_FALSE(matches("a", "a.b"));
+}
+
+/// The paths of all values of an answer.
+void collect(const json& value, const std::string& path, std::vector<std::string>& paths) {
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) {
+      collect(member, path.empty() ? key : path + "." + key, paths);
+    }
+  } else if (value.is_array()) {
+    for (const json& element : value) {
+      collect(element, path + "[]", paths);
+    }
+  } else {
+    paths.push_back(path);
+  }
+}
+
+class ToolPage : public ::testing::Test {
+ protected:
+  ToolPage() {
+    testing::save_example(root_ / "7");
+    testing::save_example(root_ / "8");
+  }
+
+  void expect_documented(const std::string& command, std::vector<std::string> words) const {
+    words.emplace_back("--json");
+    const testing::CliResult result = run_cli(words);
+    const json answer = json::parse(result.out, nullptr, false);
+    ASSERT_TRUE(answer.is_object()) << command << ": " << result.err;
+    std::vector<std::string> paths;
+    collect(answer, "", paths);
+    EXPECT_FALSE(paths.empty()) << command;
+    const std::vector<std::string>& members = documented_.at(command);
+    for (const std::string& path : paths) {
+      EXPECT_THAT(members, ::testing::Contains(::testing::Truly(
+                               [&path](const std::string& member) { return matches(member, path); })))
+          << "docs/tool.md does not name '" << path << "' of cairn " << command;
+    }
+  }
+
+  TempDir root_;
+  std::map<std::string, std::vector<std::string>> documented_ = documented();
+};
+
+TEST_F(ToolPage, NamesTheMembersOfWhatIsLookedAt) {
+  expect_documented("ls ROOT", {"ls", root_.path()});
+  expect_documented("ls CHECKPOINT", {"ls", "--all", root_ / "7"});
+  expect_documented("inspect", {"inspect", "--stats", root_ / "7"});
+  expect_documented("show", {"show", root_ / "7"});
+  expect_documented("show", {"show", root_ / "7", "params/b"});
+  expect_documented("show", {"show", root_ / "7", "model/note"});
+  expect_documented("show", {"show", root_ / "7", "config"});
+  expect_documented("verify", {"verify", root_ / "7"});
+}
+
+TEST_F(ToolPage, NamesTheMembersOfWhatIsDamaged) {
+  std::filesystem::resize_file(root_ / "7" / "config" / "data.json", 1);
+
+  expect_documented("ls ROOT", {"ls", root_.path()});
+  expect_documented("ls CHECKPOINT", {"ls", root_ / "7"});
+  expect_documented("inspect", {"inspect", root_ / "7"});
+  expect_documented("verify", {"verify", root_.path()});
+  expect_documented("recover", {"recover", root_.path()});
+}
+
+TEST_F(ToolPage, NamesTheMembersOfWhatIsDone) {
+  expect_documented("recover", {"recover", "--remove", root_.path()});
+  expect_documented("prune", {"prune", "--latest", "1", root_.path()});
+  expect_documented("prune", {"prune", "--rewound", root_.path()});
+  expect_documented("diff", {"diff", root_ / "7", root_ / "8"});
+  expect_documented("export", {"export", root_ / "7", root_ / "out.safetensors"});
+  expect_documented("reshard", {"reshard", root_ / "7", root_ / "9", "--parts", "2"});
+  expect_documented("copy", {"copy", root_ / "7", root_ / "10"});
+}
+
+}  // namespace
+}  // namespace cairn::cli
