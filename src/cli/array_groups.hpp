@@ -26,8 +26,8 @@ struct ArrayGroup {
   std::uint64_t count = 1;  ///< How many they are.
 };
 
-/// Folds arrays into groups, in the order of the first array of each. A group has at least three for each number; arrays
-/// that are further names of others stay by themselves.
+/// Folds arrays into groups, in the order of the first array of each. A group has at least three for each number;
+/// arrays that are further names of others stay by themselves.
 [[nodiscard]] std::vector<ArrayGroup> fold(std::span<const NamedArray> arrays);
 
 /// How many arrays have something in common, and how many bytes they take. Further names of an array take none.
