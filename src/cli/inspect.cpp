@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,13 +24,13 @@
 #include "cli/document.hpp"
 #include "cli/elements.hpp"
 #include "cli/name_filter.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/proto.hpp"
 #include "cli/records.hpp"
 #include "cli/report.hpp"
 #include "cli/shards.hpp"
 #include "cli/text.hpp"
 #include "tools/internal/checkpoint_view.hpp"
-#include "tools/internal/verify_foreign.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -184,7 +185,13 @@ std::vector<ArrayStatistics> gather(const CheckpointView& checkpoint, const std:
   for (const NamedArray& array : arrays) {
     names.emplace_back(array.entry.name);
   }
-  return names.empty() ? std::vector<ArrayStatistics>() : checkpoint.reader(title).statistics(names);
+  if (names.empty()) {
+    return {};
+  }
+  ProgressBar bar(stderr);
+  return checkpoint.reader(title).statistics(
+      names,
+      [&bar](std::uint64_t done_bytes, std::uint64_t total_bytes) { bar.update(done_bytes, total_bytes); });
 }
 
 void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::string& title,

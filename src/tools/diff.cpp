@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <map>
 #include <span>
 #include <sstream>
-#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -18,9 +15,10 @@
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/tools/array_reader.hpp"
 
-#include "formats/internal/index.hpp"
 #include "formats/internal/dcp_metadata.hpp"
+#include "formats/internal/index.hpp"
 #include "tools/compare_json.hpp"
+#include "tools/compare_values.hpp"
 #include "tools/internal/array_difference.hpp"
 #include "tools/internal/array_stream.hpp"
 #include "tools/internal/checkpoint_view.hpp"
@@ -116,54 +114,6 @@ bool has_same_files(const std::optional<Files>& a, const std::optional<Files>& b
          std::equal(a->begin(), a->end(), b->begin(), b->end(), [](const auto& left, const auto& right) {
            return left.first == right.first && is_same_file(left.second, right.second);
          });
-}
-
-/// How far two values lie apart, if they are numbers of one kind: of integers exact, though neither need fit in a
-/// double.
-std::optional<double> apart(const DescribedValue& a, const DescribedValue& b) {
-  const auto* x = std::get_if<double>(&a.value);
-  const auto* y = std::get_if<double>(&b.value);
-  if (x != nullptr && y != nullptr) {
-    return tools::distance(*x, *y);
-  }
-  // Below zero counts as the two's complement: the difference of the larger and the smaller is right all the same.
-  const auto bits = [](const DescribedValue& value) -> std::optional<std::uint64_t> {
-    if (const auto* number = std::get_if<std::int64_t>(&value.value)) {
-      return static_cast<std::uint64_t>(*number);
-    }
-    const auto* large = std::get_if<std::uint64_t>(&value.value);
-    return large != nullptr ? std::optional(*large) : std::nullopt;
-  };
-  const auto is_negative = [](const DescribedValue& value) {
-    const auto* number = std::get_if<std::int64_t>(&value.value);
-    return number != nullptr && *number < 0;
-  };
-  const auto left = bits(a);
-  const auto right = bits(b);
-  if (!left || !right) {
-    return std::nullopt;
-  }
-  const bool is_left_larger = is_negative(a) == is_negative(b) ? *left > *right : is_negative(b);
-  return static_cast<double>(is_left_larger ? *left - *right : *right - *left);
-}
-
-double magnitude(const DescribedValue& value) {
-  return std::visit(
-      []([[maybe_unused]] const auto& number) {
-        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(number)>>) {
-          return std::abs(static_cast<double>(number));
-        }
-        return 0.0;
-      },
-      value.value);
-}
-
-/// Returns whether two values are the same, bit by bit.
-bool is_same_value(const DescribedValue& a, const DescribedValue& b) {
-  const auto* x = std::get_if<double>(&a.value);
-  const auto* y = std::get_if<double>(&b.value);
-  return x != nullptr && y != nullptr ? std::bit_cast<std::uint64_t>(*x) == std::bit_cast<std::uint64_t>(*y)
-                                      : a.value == b.value;
 }
 
 /// Calls `both`, `left` or `right` for each key of two sorted maps.
@@ -424,12 +374,7 @@ void Comparer::compare_pair(ArrayPairs& arrays, const std::string& title, const 
 }
 
 void Comparer::compare_values(const std::string& title, const DescribedValue& a, const DescribedValue& b) {
-  if (is_same_value(a, b)) {
-    return;
-  }
-  const std::optional<double> gap = apart(a, b);
-  if (!gap || !tools::is_close(*gap, std::max(magnitude(a), magnitude(b)), options_.tolerance,
-                               options_.relative_tolerance)) {
+  if (!tools::are_equal(a, b, options_)) {
     add(Aspect::value, title, value_text(a), value_text(b));
   }
 }

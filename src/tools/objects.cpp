@@ -18,7 +18,7 @@
 namespace cairn::tools {
 namespace {
 
-constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kObjectsBytes = std::uint64_t{64} << 20;
 
 DescribedValue described(std::string path, const Tree& leaf) {
   DescribedValue described{std::move(path), std::string(name(leaf.kind())), {}};
@@ -68,7 +68,7 @@ void read_objects(const ForeignFiles& from, std::span<const formats::IndexEntry>
   while (!objects.empty()) {
     std::vector<array_store::WantedArray> wanted;
     std::uint64_t bytes = 0;
-    while (wanted.size() < objects.size() && (wanted.empty() || bytes < kBatchBytes)) {
+    while (wanted.size() < objects.size() && (wanted.empty() || bytes < kObjectsBytes)) {
       const formats::IndexEntry& entry = objects[wanted.size()];
       wanted.push_back({entry, nullptr, nullptr});
       bytes += from.index.array(entry).dims[0];

@@ -15,6 +15,7 @@
 #include "cairn/cairn.hpp"
 #include "cairn/tools/diff.hpp"
 #include "cairn/tools/export.hpp"
+#include "cairn/tools/torch_export.hpp"
 
 #include "cli/run_cli.hpp"
 #include "support/temp_dir.hpp"
@@ -57,10 +58,13 @@ std::string described(const fs::path& source) {
   return text;
 }
 
-std::string planned(const fs::path& source) {
+ExportOptions all_but_what_has_no_place() {
   ExportOptions options;
   options.leave_out = true;
-  const ExportPlan plan = plan_export(checkpointables_metadata(source), options);
+  return options;
+}
+
+std::string notes_of(const ExportPlan& plan) {
   return fmt::format("{} {}", fmt::join(plan.notes, "\n"), fmt::join(plan.left_out, "\n"));
 }
 
@@ -97,7 +101,18 @@ const std::map<std::string, Exit>& exits() {
          return fmt::format("{}", fmt::join(loaded.result().problems, "\n"));
        }},
       {"checkpointables_metadata", [](const fs::path& source, const fs::path&) { return described(source); }},
-      {"export_arrays", [](const fs::path& source, const fs::path&) { return planned(source); }},
+      {"export_arrays",
+       [](const fs::path& source, const fs::path&) {
+         return notes_of(plan_export(checkpointables_metadata(source), all_but_what_has_no_place()));
+       }},
+      {"write_torch_archive",
+       [](const fs::path& source, const fs::path& target) {
+         return notes_of(write_torch_archive(source, target, all_but_what_has_no_place()));
+       }},
+      {"write_torch_distributed",
+       [](const fs::path& source, const fs::path& target) {
+         return notes_of(write_torch_distributed(source, target, all_but_what_has_no_place()));
+       }},
       {"diff_checkpoints",
        [](const fs::path& source, const fs::path&) {
          return fmt::format("{}", fmt::join(diff_checkpoints(source, source).notes, "\n"));
@@ -114,6 +129,7 @@ const std::map<std::string, Exit>& exits() {
 // recover, recover_async, prune, unrewind, agent, remove_checkpoint: they look at Cairn's own checkpoints.
 // list_checkpoints, latest_checkpoint, is_checkpoint, is_checkpoint_async: they read no content.
 // copy, copy_checkpoint, copy_checkpoint_async: a copy has every byte, of Cairn's own checkpoints.
+// completion, manual: they print what the parser knows.
 // save, save_async, save_checkpointables, save_checkpointables_async: they read nothing.
 // no exits:end
 
@@ -156,18 +172,26 @@ TEST_F(LeftOut, OfADistributedCheckpointIsNamedByEveryExit) {
                 testing::test_data() / "torch_more/odd_objects",
                 "an integer of more than 64 bits",
                 {{"ls", "objects are not looked into"},
-                 {"diff", "not compared, an object"},
-                 {"diff_checkpoints", "not compared, an object"},
                  {"export", "left out, not arrays: huge"},
                  {"export_arrays", "huge"},
+                 {"write_torch_archive", "huge (object)"},
+                 {"write_torch_distributed", "huge (object)"},
                  {"checkpointables_metadata", "huge: object"}}});
 }
 
 TEST_F(LeftOut, OfATorchDistFolderIsNamedByEveryExit) {
   const fs::path folder = copy_of("torch_more/plain", "torch_dist");
-  fs::copy(testing::test_data() / "torch/state_dict.pt", folder / "common.pt");
+  fs::copy(testing::test_data() / "torch_more/odd.pt", folder / "common.pt");
 
-  expect_named({"torch_dist", folder, "'common.pt' is not read", {}});
+  expect_named({"torch_dist",
+                folder,
+                "a sparse tensor",
+                {{"ls", "objects are not looked into"},
+                 {"export", "left out, not arrays: common_state~1shard_0_1"},
+                 {"export_arrays", "common_state~1shard_0_1"},
+                 {"write_torch_archive", "common_state~1shard_0_1 (object)"},
+                 {"write_torch_distributed", "common_state~1shard_0_1 (object)"},
+                 {"checkpointables_metadata", "common_state~1shard_0_1: object"}}});
 }
 
 TEST_F(LeftOut, OfAFolderOfHuggingFaceIsNamedByEveryExit) {

@@ -72,9 +72,9 @@ struct DiffOptions {
 /// The outcome of comparing two checkpoints; they are equal when there are no differences.
 struct CheckpointDiff {
   std::vector<Difference> differences;
-  std::uint64_t checkpointables = 0;      ///< That both have.
-  std::uint64_t arrays = 0;               ///< That both have.
-  std::uint64_t compared_bytes = 0;       ///< Of arrays, in each of the two.
+  std::uint64_t checkpointables = 0;  ///< That both have.
+  std::uint64_t arrays = 0;           ///< That both have.
+  std::uint64_t compared_bytes = 0;   ///< Of arrays, in each of the two.
   std::uint64_t same_files_bytes =
       0;                         ///< Of checkpointables whose files have the same hashes: none was read.
   bool has_read_values = false;  ///< Whether more than names, types, shapes and hashes was compared.
