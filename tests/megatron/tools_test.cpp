@@ -33,11 +33,11 @@ using ::testing::IsEmpty;
 using testing::read_text;
 using testing::write_text;
 
-std::filesystem::path newer() {
+std::filesystem::path newer_folder() {
   return testing::test_data() / "megatron/tp2_pp2";
 }
 
-std::filesystem::path older() {
+std::filesystem::path older_folder() {
   return testing::test_data() / "megatron/flat_tp2_dp3";
 }
 
@@ -73,7 +73,7 @@ class ToolsOfStateDicts : public testing::StatesOfRanks {
 };
 
 TEST_F(ToolsOfStateDicts, ReshardCarriesCommonStateAndObjects) {
-  for (const auto& folder : {older(), newer()}) {
+  for (const auto& folder : {older_folder(), newer_folder()}) {
     std::filesystem::remove_all(target());
 
     static_cast<void>(tools::reshard(folder, target(), std::make_shared<AllInOne>()));
@@ -84,16 +84,16 @@ TEST_F(ToolsOfStateDicts, ReshardCarriesCommonStateAndObjects) {
     EXPECT_THAT(diff(folder, target()).differences, IsEmpty());
   }
   const StateDict request = {{"rng", ShardedObject{"rng_state", std::nullopt, {2, 2}, {1, 0}}}};
-  EXPECT_EQ(load_alone(request).state, load(request, newer(), {}, *context_).state);
+  EXPECT_EQ(load_alone(request).state, load(request, newer_folder(), {}, *context_).state);
 }
 
 TEST_F(ToolsOfStateDicts, DiffComparesCommonState) {
-  const auto changed = copy_of(older());
+  const auto changed = copy_of(older_folder());
   write_text(changed / "common.pt", read_text(testing::test_data() / "torch/state_dict.pt"));
 
-  EXPECT_THAT(diff(older(), older()).differences, IsEmpty());
+  EXPECT_THAT(diff(older_folder(), older_folder()).differences, IsEmpty());
   std::vector<std::string> names;
-  for (const Difference& difference : diff(older(), changed).differences) {
+  for (const Difference& difference : diff(older_folder(), changed).differences) {
     names.push_back(difference.name);
   }
   EXPECT_THAT(names, Contains(HasSubstr("common_state/shard_0_1/step")));
@@ -123,7 +123,7 @@ TEST_F(ToolsOfStateDicts, DiffComparesCommonStateAndObjectsOfOwnCheckpoints) {
 
 TEST_F(ToolsOfStateDicts, DescribeTheLeavesOfCommonState) {
   save({{"step", 17}}, target(), {}, *context_);
-  for (const auto& path : {older(), target()}) {
+  for (const auto& path : {older_folder(), target()}) {
     const Description description = described(path);
     const auto step = std::find_if(description.values.begin(), description.values.end(), [](const auto& one) {
       return one.name == "common_state~1shard_0_1/step";
@@ -134,7 +134,7 @@ TEST_F(ToolsOfStateDicts, DescribeTheLeavesOfCommonState) {
 }
 
 TEST_F(ToolsOfStateDicts, VerifyLooksAtCommonState) {
-  const auto folder = copy_of(older());
+  const auto folder = copy_of(older_folder());
   const tools::ForeignVerification before = verified(folder);
   EXPECT_TRUE(before.report.is_sound());
   EXPECT_THAT(before.unchecked_files, ElementsAre(".metadata", "metadata.json"));
@@ -149,7 +149,7 @@ TEST_F(ToolsOfStateDicts, VerifyLooksAtCommonState) {
 }
 
 TEST_F(ToolsOfStateDicts, VerifyComparesWithTheListOfHashes) {
-  const auto folder = copy_of(older());
+  const auto folder = copy_of(older_folder());
   nlohmann::json list = {{"algorithm", "sha256"}};
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     list["files"][entry.path().filename().string()] = testing::sha256(read_text(entry.path()));
@@ -171,7 +171,7 @@ TEST_F(ToolsOfStateDicts, VerifyComparesWithTheListOfHashes) {
 }
 
 TEST_F(ToolsOfStateDicts, VerifySaysWhereAListOfHashesIsNone) {
-  const auto folder = copy_of(older());
+  const auto folder = copy_of(older_folder());
   for (const char* text : {"", "[]", R"({"algorithm": "md5", "files": {}})"}) {
     write_text(folder / "integrity.json", text);
 

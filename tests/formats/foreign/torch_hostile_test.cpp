@@ -191,20 +191,20 @@ TEST(TorchHostile, LooksAtLongNamesOfClassesForAMoment) {
   EXPECT_EQ(shown(read_archive(files.at("f")), files).at("1").size(), 1074u);
 }
 
-std::map<std::string, std::string> lines_of(const std::string& pickle) {
+std::map<std::string, std::string> leaves_of(const std::string& pickle) {
   const Files files{{"f", make_torch_archive(pickle, kStorage)}};
   return shown(read_archive(files.at("f")), files);
 }
 
 TEST(TorchHostile, EndsLoopsAndDepth) {
-  EXPECT_EQ(lines_of("]q\1h\1a.").at("0"), "left out: a container that holds itself");
-  const auto map = lines_of("}q\1(K\1h\1K\2K\3u.");
+  EXPECT_EQ(leaves_of("]q\1h\1a.").at("0"), "left out: a container that holds itself");
+  const auto map = leaves_of("}q\1(K\1h\1K\2K\3u.");
   EXPECT_EQ(map.at("1"), "left out: a container that holds itself");
   EXPECT_EQ(map.at("2"), "int 3");
   // Twice the same is none that holds itself.
-  EXPECT_EQ(lines_of("]q\1K\1ah\1\x86.").at("1/0"), "int 1");
+  EXPECT_EQ(leaves_of("]q\1K\1ah\1\x86.").at("1/0"), "int 1");
 
-  const auto deep = lines_of(std::string(100'000, ']') + std::string(99'999, 'a') + ".");
+  const auto deep = leaves_of(std::string(100'000, ']') + std::string(99'999, 'a') + ".");
   EXPECT_EQ(deep.size(), 1001u);
   EXPECT_TRUE(std::any_of(deep.begin(), deep.end(), [](const auto& line) {
     return line.second == "left out: what is deeper than 1000 levels";
