@@ -27,7 +27,7 @@ struct Pieces {
   std::uint64_t count = 1;
 };
 
-std::vector<std::string> split(std::string_view name) {
+std::vector<std::string> pieces_of(std::string_view name) {
   std::vector<std::string> pieces;
   for (bool is_number = false; !name.empty(); is_number = !is_number) {
     const std::size_t end = is_number ? name.find_first_not_of(kDigits) : name.find_first_of(kDigits);
@@ -147,7 +147,7 @@ std::vector<ArrayGroup> fold(std::span<const NamedArray> arrays) {
   std::vector<Pieces> all;
   std::size_t most = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    all.push_back({split(arrays[i].name), i, 1});
+    all.push_back({pieces_of(arrays[i].name), i, 1});
     most = std::max(most, all.back().pieces.size());
   }
   for (std::size_t at = 1; at < most; at += 2) {

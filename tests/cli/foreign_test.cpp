@@ -89,7 +89,7 @@ TEST_F(CliForeign, InspectNamesWhatHasNoPlaceInATree) {
                     HasSubstr("'collections.deque'")));
   const json described = ask({"inspect", data("torch_more/odd.pt")})["checkpointables"]["state"];
   EXPECT_EQ(described["layout"], "torch.archive");
-  EXPECT_EQ(described["left_out"][1]["why"], "a sparse tensor");
+  EXPECT_EQ(described["left_out"][0]["why"], "a sparse tensor");
 }
 
 TEST_F(CliForeign, VerifyComparesAllMembersOfAnArchive) {
@@ -202,15 +202,14 @@ TEST_F(CliForeign, ExportRefusesToLeaveOutWhatHasNoPlaceUnlessToldTo) {
   const CliResult refused = run_cli({"export", data("torch_more/odd.pt"), target});
 
   EXPECT_EQ(refused.status, 1);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("odd.pt: 'conjugated' (a tensor that is to be conjugated), "),
-                                 HasSubstr("'sparse' (a sparse tensor)"), HasSubstr("--leave-out")));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("odd.pt: 'sparse' (a sparse tensor), "), HasSubstr("--leave-out")));
   EXPECT_FALSE(fs::exists(target));
   const CliResult done = run_cli({"export", data("torch_more/odd.pt"), target, "--leave-out"});
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_THAT(done.out, HasSubstr("note: 'sparse': a sparse tensor has no place in a tree, and is left out"));
-  EXPECT_EQ(load(target).as_map().size(), 2U);
+  EXPECT_EQ(load(target).as_map().size(), 3U);
   const json answer = ask({"export", data("torch_more/odd.pt"), folder_ / "2", "--leave-out"});
-  EXPECT_EQ(answer["notes"].size(), 10U);
+  EXPECT_EQ(answer["notes"].size(), 9U);
 }
 
 TEST_F(CliForeign, ObjectsAreTrees) {

@@ -66,7 +66,7 @@ bool matches(const std::string& member, const std::string& path) {
   return asked.size() == keys.size();
 }
 
-TEST(ToolPage, HasPatternsOfMembers) {
+TEST(ToolPagePatterns, StandForMembers) {
   EXPECT_TRUE(matches("a.*.b[]", "a.x.b[]"));
   EXPECT_TRUE(matches("values.**", "values[][]"));
   EXPECT_TRUE(matches("metrics.**", "metrics.loss"));

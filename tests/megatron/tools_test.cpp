@@ -96,7 +96,7 @@ TEST_F(ToolsOfStateDicts, DiffComparesCommonState) {
   for (const Difference& difference : diff(older_folder(), changed).differences) {
     names.push_back(difference.name);
   }
-  EXPECT_THAT(names, Contains(HasSubstr("common_state/shard_0_1/step")));
+  EXPECT_THAT(names, Contains("state/common_state/shard_0_1/lr"));
 }
 
 TEST_F(ToolsOfStateDicts, DiffComparesCommonStateAndObjectsOfOwnCheckpoints) {

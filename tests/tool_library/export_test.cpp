@@ -56,7 +56,7 @@ TEST(PlanExport, RefusesToLeaveOutWhatHasNoPlaceUnlessToldTo) {
   options.leave_out = true;
   const ExportPlan plan = plan_export(metadata, options);
 
-  EXPECT_EQ(plan.arrays.size(), 2u);
+  EXPECT_EQ(plan.arrays.size(), 3u);
   EXPECT_THAT(plan.notes, Contains(HasSubstr("'sparse': a sparse tensor has no place")));
 }
 
