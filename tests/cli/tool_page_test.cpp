@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/tool.md names every member of every answer.
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -10,8 +12,13 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "cairn/cairn.hpp"
+#include "cairn/flash/flash_checkpointer.hpp"
+#include "cairn/training/checkpointer.hpp"
+
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
+#include "flash/steps.hpp"
 #include "support/temp_dir.hpp"
 #include "support/test_data.hpp"
 
@@ -49,11 +56,12 @@ std::vector<std::string> split(const std::string& path) {
   return keys;
 }
 
+/// A path that ends in a point is that of an empty list: the member says more.
 bool matches(const std::string& member, const std::string& path) {
   const std::vector<std::string> asked = split(member);
   const std::vector<std::string> keys = split(path);
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (asked[i] == "**") {
+    if (asked[i] == "**" || (i == keys.size() && path.ends_with('.'))) {
       return true;
     }
     const bool is_open = i + 1 < asked.size() && asked[i + 1] == "**";
@@ -72,15 +80,21 @@ TEST(ToolPagePatterns, StandForMembers) {
   EXPECT_TRUE(matches("metrics.**", "metrics.loss"));
   EXPECT_FALSE(matches("a.*.b", "a.x.c"));
   EXPECT_FALSE(matches("a", "a.b"));
+  EXPECT_TRUE(matches("a.*.b[].c", "a.x.b[]."));
+  EXPECT_FALSE(matches("a.*.b[].c", "a.x.b[]"));
+  EXPECT_FALSE(matches("a.*.b[].c", "a.x.d[]."));
 }
 
-/// The paths of all values of an answer.
+/// The paths of all values of an answer, and of its empty lists.
 void collect(const json& value, const std::string& path, std::vector<std::string>& paths) {
   if (value.is_object()) {
     for (const auto& [key, member] : value.items()) {
       collect(member, path.empty() ? key : path + "." + key, paths);
     }
   } else if (value.is_array()) {
+    if (value.empty()) {
+      paths.push_back(path + "[].");
+    }
     for (const json& element : value) {
       collect(element, path + "[]", paths);
     }
@@ -145,6 +159,58 @@ TEST_F(ToolPage, NamesTheMembersOfWhatIsDone) {
   expect_documented("export", {"export", root_ / "7", root_ / "out.safetensors"});
   expect_documented("reshard", {"reshard", root_ / "7", root_ / "9", "--parts", "2"});
   expect_documented("copy", {"copy", root_ / "7", root_ / "10"});
+}
+
+TEST_F(ToolPage, NamesTheMembersOfFilesOfOtherPrograms) {
+  const std::string odd = testing::test_data() / "torch_more/odd.pt";
+  const std::string distributed = testing::test_data() / "torch/dcp";
+  for (const std::string& path : {odd, distributed}) {
+    expect_documented("ls CHECKPOINT", {"ls", "--all", path});
+    expect_documented("inspect", {"inspect", "--stats", path});
+    expect_documented("show", {"show", path});
+    expect_documented("verify", {"verify", path});
+  }
+  expect_documented("verify", {"verify", odd, distributed});
+  expect_documented("diff", {"diff", "--top", "1", odd, distributed});
+  expect_documented("export", {"export", "--leave-out", odd, root_ / "out.safetensors"});
+  expect_documented("reshard", {"reshard", odd, root_ / "9", "--one-file"});
+}
+
+TEST_F(ToolPage, NamesTheMembersOfARunThatHasGoneBack) {
+  Checkpointer run(root_ / "run");
+  for (const std::uint64_t step : {1U, 2U}) {
+    const Tree state = {{"x", 1}};
+    run.save(step, {{"state", state}}).wait();
+  }
+  run.rewind(1);
+  run.close();
+
+  expect_documented("ls ROOT", {"ls", root_ / "run"});
+  expect_documented("recover", {"recover", root_ / "run"});
+  expect_documented("prune", {"prune", "--rewound", root_ / "run"});
+  expect_documented("unrewind", {"unrewind", root_ / "run"});
+}
+
+TEST_F(ToolPage, NamesTheMembersOfStepsInMemory) {
+  if (!std::filesystem::is_directory(testing::kSharedMemory)) {
+    GTEST_SKIP() << "no " << testing::kSharedMemory;
+  }
+  const TempDir above(testing::kSharedMemory);
+  const std::string memory = above / "run";
+  FlashOptions options;
+  options.memory = memory;
+  options.disk.save = save_when::at_steps({1});
+  FlashCheckpointer run(root_ / "run", options);
+  for (const std::uint64_t step : {1U, 2U}) {
+    const Tree state = flash::state_at(step, 1 << 10);
+    run.save(step, {{"state", state}}).wait();
+  }
+  run.close();
+
+  expect_documented("agent status", {"agent", "status", "--memory", memory});
+  expect_documented("agent check", {"agent", "check", "--memory", memory});
+  expect_documented("agent clean", {"agent", "clean", "--memory", memory});
+  expect_documented("agent persist", {"agent", "persist", "--memory", memory});
 }
 
 }  // namespace
