@@ -49,6 +49,11 @@ void VerifiedFile::read(std::uint64_t offset_bytes, std::span<std::byte> out) {
   }
 }
 
+bool is_object(const ItemMetadata& item, const ArrayEntry& array) {
+  return item.handler_id == kStateDictId && array.dtype == DType::uint8 &&
+         formats::is_name_of_shard(array.name);
+}
+
 CheckpointView::CheckpointView(CheckpointMetadata metadata) : metadata_(std::move(metadata)) {
   if (metadata_.uuid.empty()) {
     return;  // Files of other programs.
@@ -71,20 +76,21 @@ ArrayReader CheckpointView::reader(const std::string& name, array_store::FileLay
   return ArrayReader(path(), name, options);
 }
 
-Description CheckpointView::description(const std::string& name,
-                                        const array_store::FileLayouts& layouts) const {
+Description CheckpointView::description(const std::string& name, const array_store::FileLayouts& layouts,
+                                        const TakeArray& take) const {
   const ItemMetadata& item = metadata_.at(name);
   Description description = item.description();
   if (is_foreign()) {
-    describe_foreign_objects(description, layouts);
+    describe_foreign_objects(description, layouts, take);
   } else if (item.handler_id == kStateDictId) {
-    describe_state_dict(name, description);
+    describe_state_dict(name, description, take);
   }
   return description;
 }
 
 void CheckpointView::describe_foreign_objects(Description& description,
-                                              const array_store::FileLayouts& layouts) const {
+                                              const array_store::FileLayouts& layouts,
+                                              const TakeArray& take) const {
   const auto is_object = [](const DescribedValue& value) { return value.kind == "object"; };
   if (std::none_of(description.values.begin(), description.values.end(), is_object)) {
     return;
@@ -107,26 +113,37 @@ void CheckpointView::describe_foreign_objects(Description& description,
   read_objects(
       {own, files, layout, index}, objects,
       [&](const formats::IndexEntry& entry, const Tree& tree, std::span<const formats::LeftOut> left_out) {
-        describe_object(description, entry.name, tree);
+        describe_object(description, entry.name, tree, take);
         for (const formats::LeftOut& one : left_out) {
           description.left_out.push_back({path_in(entry.name, one.path), one.why, {}});
         }
       });
 }
 
-void CheckpointView::describe_state_dict(const std::string& name, Description& description) const {
+void CheckpointView::describe_state_dict(const std::string& name, Description& description,
+                                         const TakeArray& take) const {
   const auto own = files(name);
   if (const auto common = own->find(std::string(kStateDictCommonFile)); common != own->end()) {
     const std::string text = read(common->second, static_cast<std::size_t>(common->second.size_bytes));
     describe_object(description, formats::kCommonStatePath,
-                    unpack_tree(std::as_bytes(std::span(text)), (path() / common->second.path).string()));
+                    unpack_tree(std::as_bytes(std::span(text)), (path() / common->second.path).string()),
+                    take);
+  }
+  std::vector<std::string> objects;
+  for (const ArrayEntry& array : description.arrays) {
+    if (is_object(metadata_.at(name), array)) {
+      objects.emplace_back(array.name);
+    }
+  }
+  for (const DescribedValue& value : description.values) {
+    if (value.kind == "object") {  // So a handler describes them that knows state dicts.
+      objects.push_back(value.name);
+    }
   }
   std::optional<ArrayReader> arrays;
-  for (const ArrayEntry& array : description.arrays) {
-    if (array.dtype == DType::uint8 && formats::is_name_of_shard(array.name)) {
-      const Array bytes = (arrays ? *arrays : arrays.emplace(reader(name))).read(array.name);
-      describe_object(description, array.name, unpack_tree(bytes.view().bytes(), std::string(array.name)));
-    }
+  for (const std::string& path : objects) {
+    const Array bytes = (arrays ? *arrays : arrays.emplace(reader(name))).read(path);
+    describe_object(description, path, unpack_tree(bytes.view().bytes(), path), take);
   }
 }
 

@@ -149,7 +149,7 @@ void write_index(const ExportPlan& plan, const tools::Tally& tally, const io::Di
 ExportPlan plan_export(const CheckpointMetadata& metadata, const ExportOptions& options) {
   ExportPlan plan;
   tools::ChosenPaths chosen(options.only);
-  const Description description = tools::plan_arrays(plan, metadata, options, chosen);
+  const Description description = tools::plan_arrays(plan, metadata, options, chosen, nullptr);
   name_arrays(plan, options);
   for (const DescribedValue& value : description.values) {
     if (chosen.leave_out(value.name, fmt::format("it is not an array but of the kind '{}'", value.kind))) {

@@ -9,10 +9,14 @@
 #include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
+#include "formats/internal/dcp_metadata.hpp"
 #include "formats/internal/index.hpp"
 #include "handlers/internal/cast_dtype.hpp"
+#include "handlers/internal/packed_tree.hpp"
 #include "io/internal/check.hpp"
+#include "tools/internal/checkpoint_view.hpp"
 #include "tools/internal/text.hpp"
 
 namespace cairn::tools {
@@ -60,6 +64,31 @@ void require_all_read(const std::filesystem::path& path, const std::vector<Descr
               fmt::format("{}: {}{} cannot be exported; --leave-out or ExportOptions::leave_out exports the "
                           "arrays without it",
                           path.string(), named, more));
+}
+
+Description described(const CheckpointMetadata& metadata, const std::string& checkpointable,
+                      const ExportOptions& options, HeldArrays* held) {
+  const CheckpointView view(metadata);
+  if (held != nullptr) {
+    return view.description(checkpointable, options.layouts, [held](std::string path, const Array& array) {
+      held->emplace(std::move(path), array);
+    });
+  }
+  const ItemMetadata& item = metadata.items.at(checkpointable);
+  Description description = item.description();
+  const auto add_object = [&](std::string_view path) {
+    description.values.push_back({std::string(path), std::string(name(formats::EntryKind::unread)), {}});
+  };
+  if (item.handler_id == kStateDictId &&
+      view.files(checkpointable)->contains(std::string(kStateDictCommonFile))) {
+    add_object(formats::kCommonStatePath);
+  }
+  for (const ArrayEntry& array : description.arrays) {
+    if (is_object(item, array)) {
+      add_object(array.name);
+    }
+  }
+  return description;
 }
 
 }  // namespace
@@ -126,13 +155,13 @@ std::string choose_item(const CheckpointMetadata& metadata, const ExportOptions&
 }
 
 Description plan_arrays(ExportPlan& plan, const CheckpointMetadata& metadata, const ExportOptions& options,
-                        ChosenPaths& chosen) {
+                        ChosenPaths& chosen, HeldArrays* held) {
   plan.checkpointable = choose_item(metadata, options);
   const ItemMetadata& item = metadata.items.at(plan.checkpointable);
   if (const std::string problem = problem_text(item); !problem.empty()) {
     throw Error(Errc::malformed_metadata, fmt::format("'{}': {}", plan.checkpointable, problem));
   }
-  Description description = item.description();
+  Description description = described(metadata, plan.checkpointable, options, held);
   std::vector<DescribedValue> lacking;
   for (const DescribedValue& one : description.left_out) {
     if (chosen.leave_out(one.name, one.kind)) {
@@ -143,8 +172,11 @@ Description plan_arrays(ExportPlan& plan, const CheckpointMetadata& metadata, co
     require_all_read(metadata.path, lacking);
   }
   plan.notes = notes_of(description);
+  const auto add = [&plan](std::string_view path, DType dtype, const Shape& shape) {
+    plan.arrays.push_back({std::string(path), "", dtype, shape, checked_byte_count(path, dtype, shape)});
+  };
   for (const ArrayEntry& array : description.arrays) {
-    if (!chosen.choose(array.name)) {
+    if (is_object(item, array) || !chosen.choose(array.name)) {
       continue;
     }
     if (options.first_names_only && !array.alias_of.empty()) {
@@ -153,8 +185,12 @@ Description plan_arrays(ExportPlan& plan, const CheckpointMetadata& metadata, co
     }
     const DType dtype =
         options.dtype ? detail::cast_dtype(array.dtype, *options.dtype).value_or(array.dtype) : array.dtype;
-    plan.arrays.push_back({std::string(array.name), "", dtype, array.shape,
-                           checked_byte_count(array.name, dtype, array.shape)});
+    add(array.name, dtype, array.shape);
+  }
+  for (const auto& [path, array] : held != nullptr ? *held : HeldArrays()) {
+    if (chosen.choose(path)) {
+      add(path, array.dtype(), array.shape());
+    }
   }
   return description;
 }

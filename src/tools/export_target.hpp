@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cairn/array/array.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/tools/array_reader.hpp"
 #include "cairn/tools/export.hpp"
@@ -50,10 +53,15 @@ class ChosenPaths {
 /// Errors: Errc::invalid_argument; what keeps it from being described.
 [[nodiscard]] std::string choose_item(const CheckpointMetadata& metadata, const ExportOptions& options);
 
+/// Arrays that lie in objects, by their paths. They are in memory, and leave as they are.
+using HeldArrays = std::map<std::string, Array, std::less<>>;
+
 /// Returns what the checkpointable of a plan holds, and adds to the plan the arrays that are chosen, with the dtype
-/// that is asked for and without names; and the further names that are left out.
+/// that is asked for and without names; and the further names that are left out. Objects, and common state of a state
+/// dict, are read: their leaves come in place of them, and `held` gets their arrays. Null: they are not read, but
+/// values of the kind "object".
 [[nodiscard]] Description plan_arrays(ExportPlan& plan, const CheckpointMetadata& metadata,
-                                      const ExportOptions& options, ChosenPaths& chosen);
+                                      const ExportOptions& options, ChosenPaths& chosen, HeldArrays* held);
 
 /// The elements of an array as they leave, cast from what is stored.
 [[nodiscard]] Region exported_region(const ArrayReader& reader, const ExportedArray& array);

@@ -87,10 +87,15 @@ void read_objects(const ForeignFiles& from, std::span<const formats::IndexEntry>
   }
 }
 
-void describe_object(Description& description, std::string_view path, const Tree& tree) {
+void describe_object(Description& description, std::string_view path, const Tree& tree,
+                     const TakeArray& take) {
   std::erase_if(description.values, [path](const DescribedValue& one) { return one.name == path; });
   visit_leaves(tree, [&](std::string_view inner, const Tree& leaf) {
-    description.values.push_back(described(path_in(path, inner), leaf));
+    if (const Array* array = leaf.array_if(); array != nullptr && take) {
+      take(path_in(path, inner), *array);
+    } else {
+      description.values.push_back(described(path_in(path, inner), leaf));
+    }
   });
 }
 

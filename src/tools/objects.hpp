@@ -15,6 +15,7 @@
 
 #include "formats/internal/index.hpp"
 #include "staging/internal/own_plane.hpp"
+#include "tools/internal/checkpoint_view.hpp"
 #include "tools/source_files.hpp"
 
 namespace cairn::tools {
@@ -42,7 +43,9 @@ using TakeObject = std::function<void(const formats::IndexEntry& entry, const Tr
 void read_objects(const ForeignFiles& from, std::span<const formats::IndexEntry> objects,
                   const TakeObject& take);
 
-/// Adds the leaves of a tree to a description, in place of the object at that path, where it has that.
-void describe_object(Description& description, std::string_view path, const Tree& tree);
+/// Adds the leaves of a tree to a description, in place of the object at that path, where it has that. `take` gets its
+/// arrays; null: they are values, too.
+void describe_object(Description& description, std::string_view path, const Tree& tree,
+                     const TakeArray& take = nullptr);
 
 }  // namespace cairn::tools

@@ -41,7 +41,7 @@ void require_text(std::string_view path, std::string_view text, std::string_view
 }
 
 /// The paths below which something lies.
-std::set<std::string, std::less<>> parents_of(const Description& description) {
+std::set<std::string, std::less<>> parents_of(const Description& description, const HeldArrays& held) {
   std::set<std::string, std::less<>> parents;
   const auto add = [&](std::string_view path) {
     while (!path.empty()) {
@@ -57,6 +57,9 @@ std::set<std::string, std::less<>> parents_of(const Description& description) {
   }
   for (const DescribedValue& value : description.values) {
     add(value.name);
+  }
+  for (const auto& [path, unused] : held) {
+    add(path);
   }
   return parents;
 }
@@ -122,7 +125,14 @@ std::vector<StateNode> chosen_leaves(ExportPlan& plan, const Description& descri
     leaf.path = plan.arrays[i].path;
     leaves.push_back(std::move(leaf));
   }
+  std::set<std::string_view> without_place;  // An object that has none itself is described as null.
+  for (const DescribedValue& one : description.left_out) {
+    without_place.insert(one.name);
+  }
   for (const DescribedValue& value : description.values) {
+    if (without_place.contains(value.name)) {
+      continue;
+    }
     if (!has_place(value)) {
       if (chosen.leave_out(value.name, fmt::format("its kind is '{}'; `cairn reshard` makes trees of objects",
                                                    value.kind))) {
@@ -169,9 +179,9 @@ struct ValueWriter {
 
 }  // namespace
 
-StateNode state_dict(ExportPlan& plan, const Description& description, const ExportOptions& options,
-                     ChosenPaths& chosen) {
-  const auto parents = parents_of(description);
+StateNode state_dict(ExportPlan& plan, const Description& description, const HeldArrays& held,
+                     const ExportOptions& options, ChosenPaths& chosen) {
+  const auto parents = parents_of(description, held);
   std::vector<StateNode> leaves = chosen_leaves(plan, description, parents, chosen);
   chosen.require_used();
   if (leaves.empty()) {

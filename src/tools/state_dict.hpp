@@ -28,10 +28,11 @@ struct StateNode {
 };
 
 /// Puts what is exported together as the nested maps and lists that torch has: the arrays of the plan, which gets their
-/// names, and the values that are chosen, which must stay. What has no place is added to the plan's `left_out`.
+/// names, and the values that are chosen, which must stay. `held` are those arrays that lie in objects. What has no
+/// place is added to the plan's `left_out`.
 ///
 /// Errors: Errc::invalid_argument, naming the path: as write_torch_archive.
-[[nodiscard]] StateNode state_dict(ExportPlan& plan, const Description& description,
+[[nodiscard]] StateNode state_dict(ExportPlan& plan, const Description& description, const HeldArrays& held,
                                    const ExportOptions& options, ChosenPaths& chosen);
 
 /// Pickles a node; `array` pickles that of the plan.

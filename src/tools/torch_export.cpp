@@ -47,8 +47,8 @@ constexpr std::string_view kMetadataFile = ".metadata";
 /// What is exported, whatever form it gets.
 struct TorchPlan {
   TorchPlan(const CheckpointMetadata& metadata, const ExportOptions& options) : chosen(options.only) {
-    description = tools::plan_arrays(plan, metadata, options, chosen);
-    root = tools::state_dict(plan, description, options, chosen);
+    description = tools::plan_arrays(plan, metadata, options, chosen, &held);
+    root = tools::state_dict(plan, description, held, options, chosen);
     std::optional<std::uint64_t> sum = 0;
     for (const ExportedArray& array : plan.arrays) {
       sum = checked_add(*sum, array.bytes);
@@ -63,6 +63,7 @@ struct TorchPlan {
   ExportPlan plan;
   tools::ChosenPaths chosen;
   Description description;  // The nodes refer to its values.
+  tools::HeldArrays held;
   StateNode root;
 };
 
@@ -73,44 +74,59 @@ struct PlacedArchive {
   std::vector<std::size_t> arrays;  ///< Of the plan, one for each storage.
 };
 
-/// Opens the arrays, where there are some.
-std::optional<ArrayReader> open_reader(const CheckpointMetadata& from, const ExportPlan& plan,
+/// Opens the arrays, where some are not in memory.
+std::optional<ArrayReader> open_reader(const CheckpointMetadata& from, const TorchPlan& torch,
                                        const ExportOptions& options) {
-  return plan.arrays.empty()
+  const bool are_held =
+      std::all_of(torch.plan.arrays.begin(), torch.plan.arrays.end(),
+                  [&](const ExportedArray& array) { return torch.held.contains(array.path); });
+  return are_held
              ? std::nullopt
-             : std::optional(tools::CheckpointView(from).reader(plan.checkpointable, options.layouts));
+             : std::optional(tools::CheckpointView(from).reader(torch.plan.checkpointable, options.layouts));
 }
 
 /// Writes the elements of the arrays that lie in some archives, and sums them up.
-void write_storages(const ArrayReader& reader, const ExportPlan& plan, std::span<PlacedArchive> archives,
-                    const io::FileHandle& out, const std::filesystem::path& path, tools::Tally& tally) {
+void write_storages(const std::optional<ArrayReader>& reader, const TorchPlan& torch,
+                    std::span<PlacedArchive> archives, const io::FileHandle& out,
+                    const std::filesystem::path& path, tools::Tally& tally) {
+  const auto write = [&](PlacedArchive& to, std::size_t storage, std::uint64_t offset_bytes,
+                         std::span<const std::byte> bytes) {
+    to.archive.add_to_sum(storage, bytes);
+    io::write_all(out, bytes, to.begin + to.archive.begin_of(storage) + offset_bytes, path);
+    tally.add(bytes.size());
+  };
   std::vector<tools::Region> regions;
   std::vector<std::pair<PlacedArchive*, std::size_t>> storages;
   for (PlacedArchive& each : archives) {
     for (std::size_t storage = 0; storage < each.arrays.size(); ++storage) {
-      regions.push_back(tools::exported_region(reader, plan.arrays[each.arrays[storage]]));
+      const ExportedArray& array = torch.plan.arrays[each.arrays[storage]];
+      if (const auto held = torch.held.find(array.path); held != torch.held.end()) {
+        const Array whole = held->second.view().is_contiguous() ? held->second : held->second.clone();
+        write(each, storage, 0, whole.view().bytes());
+        continue;
+      }
+      regions.push_back(tools::exported_region(*reader, array));
       storages.emplace_back(&each, storage);
     }
   }
-  tools::ArrayStream stream(reader, std::move(regions));
+  if (regions.empty()) {
+    return;
+  }
+  tools::ArrayStream stream(*reader, std::move(regions));
   while (const std::optional<tools::RegionPiece> piece = stream.next()) {
     const auto [to, storage] = storages[piece->region];
-    to->archive.add_to_sum(storage, piece->bytes);
-    io::write_all(out, piece->bytes, to->begin + to->archive.begin_of(storage) + piece->offset_bytes, path);
-    tally.add(piece->bytes.size());
+    write(*to, storage, piece->offset_bytes, piece->bytes);
   }
 }
 
 /// Writes a file of archives that lie one behind the other.
-void write_archives(const std::optional<ArrayReader>& reader, const ExportPlan& plan,
+void write_archives(const std::optional<ArrayReader>& reader, const TorchPlan& torch,
                     std::span<PlacedArchive> archives, const std::string& name,
                     const tools::ExportStaging& staging, tools::Tally& tally) {
   const std::filesystem::path path = staging.folder().path() / name;
   io::FileHandle out =
       staging.create_file(name, archives.back().begin + archives.back().archive.size_bytes());
-  if (reader) {
-    write_storages(*reader, plan, archives, out, path, tally);
-  }
+  write_storages(reader, torch, archives, out, path, tally);
   for (const PlacedArchive& each : archives) {
     each.archive.write_rest([&](std::uint64_t begin, std::string_view bytes) {
       io::write_all(out, std::as_bytes(std::span(bytes)), each.begin + begin, path);
@@ -355,7 +371,7 @@ ExportPlan write_torch_archive(const CheckpointMetadata& from, const std::filesy
   tools::Tally tally(torch.plan, options);
   const std::string name = staging.target_name();
   torch.plan.files = {{name, 0, torch.plan.arrays.size(), archives.front().archive.size_bytes()}};
-  write_archives(open_reader(from, torch.plan, options), torch.plan, archives, name, staging, tally);
+  write_archives(open_reader(from, torch, options), torch, archives, name, staging, tally);
   tally.add(0);
   staging.publish();
   return std::move(torch.plan);
@@ -385,9 +401,9 @@ ExportPlan write_torch_distributed(const CheckpointMetadata& from, const std::fi
   const std::string metadata = dcp_metadata(entries, torch.plan);
   const tools::ExportStaging staging(from.path, target, true);
   tools::Tally tally(torch.plan, options);
-  const std::optional<ArrayReader> reader = open_reader(from, torch.plan, options);
+  const std::optional<ArrayReader> reader = open_reader(from, torch, options);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    write_archives(reader, torch.plan, files[i], torch.plan.files[i].name, staging, tally);
+    write_archives(reader, torch, files[i], torch.plan.files[i].name, staging, tally);
   }
   io::write_small_file(staging.folder(), kMetadataFile, metadata);
   tally.add(0);

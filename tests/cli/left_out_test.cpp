@@ -174,8 +174,6 @@ TEST_F(LeftOut, OfADistributedCheckpointIsNamedByEveryExit) {
                 {{"ls", "objects are not looked into"},
                  {"export", "left out, not arrays: huge"},
                  {"export_arrays", "huge"},
-                 {"write_torch_archive", "huge (object)"},
-                 {"write_torch_distributed", "huge (object)"},
                  {"checkpointables_metadata", "huge: object"}}});
 }
 
@@ -189,8 +187,6 @@ TEST_F(LeftOut, OfATorchDistFolderIsNamedByEveryExit) {
                 {{"ls", "objects are not looked into"},
                  {"export", "left out, not arrays: common_state~1shard_0_1"},
                  {"export_arrays", "common_state~1shard_0_1"},
-                 {"write_torch_archive", "common_state~1shard_0_1 (object)"},
-                 {"write_torch_distributed", "common_state~1shard_0_1 (object)"},
                  {"checkpointables_metadata", "common_state~1shard_0_1: object"}}});
 }
 

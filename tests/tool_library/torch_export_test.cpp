@@ -250,5 +250,32 @@ TEST_F(TorchExport, NamesObjectsWithoutAPlace) {
   EXPECT_TRUE(load(folder_ / "out.pt").contains("fine"));
 }
 
+TEST_F(TorchExport, HoldsTheObjectsOfADistributedCheckpointAsTrees) {
+  const Tree tree{{"w", numbered({3})}, {"states", Tree::list({1, "two"})}};
+  save(source_, tree);
+  write_torch_distributed(source_, folder_ / "stored");
+
+  const ExportPlan plan = write_torch_archive(folder_ / "stored", folder_ / "out.pt");
+  write_torch_distributed(folder_ / "stored", folder_ / "out");
+
+  EXPECT_TRUE(plan.left_out.empty());
+  EXPECT_EQ(load(folder_ / "out.pt"), tree);
+  EXPECT_EQ(load(folder_ / "out"), tree);
+}
+
+TEST_F(TorchExport, NamesObjectsOfADistributedCheckpointWithoutAPlace) {
+  const fs::path stored = testing::test_data() / "torch_more/odd_objects";
+
+  EXPECT_THAT([&] { write_torch_archive(stored, folder_ / "out.pt"); },
+              Fails(Errc::structure_mismatch, HasSubstr("'huge' (an integer of more than 64 bits)")));
+  ExportOptions options;
+  options.leave_out = true;
+
+  const ExportPlan plan = write_torch_archive(stored, folder_ / "out.pt", options);
+
+  EXPECT_THAT(plan.notes, Contains(HasSubstr("'huge': an integer of more than 64 bits")));
+  EXPECT_FALSE(load(folder_ / "out.pt").contains("huge"));
+}
+
 }  // namespace
 }  // namespace cairn

@@ -71,7 +71,7 @@ struct ExportPlan {
   std::string checkpointable;
   std::vector<ExportedArray> arrays;
   std::vector<ExportedFile> files;
-  /// Paths of values that are not arrays. Of files of torch: of what those cannot have, with its kind.
+  /// Paths of values that are not arrays, and of objects. Of files of torch: of what those cannot have, with its kind.
   std::vector<std::string> left_out;
   std::vector<std::string> aliases;  ///< Further names of arrays, where they were left out.
   /// What a load of files of another program tells in LoadResult::problems: what has no place in a tree, and what

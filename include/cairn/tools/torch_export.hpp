@@ -15,10 +15,11 @@ namespace cairn {
 ///
 /// Arrays become tensors on the CPU that need no gradient; those that have several names share one storage, as tied
 /// weights do. Keys of maps are texts. Renames apply to values, too; a list of which elements are missing, or are
-/// called otherwise, is a map. Objects of another program that have no place in a tree, and those of a distributed
-/// checkpoint, which only a load reads, are left out: ExportPlan::left_out names them with their kind.
+/// called otherwise, is a map. Objects, of a distributed checkpoint or of a state dict (kStateDictId), are trees at
+/// their names, and so is common state, as `common_state/shard_0_1`; arrays in them stay as they are. What of them has
+/// no place in a tree is an error, or left out and named in ExportPlan::notes (ExportOptions::leave_out).
 /// `separator`, `is_folder` and `max_file_bytes` of the options do not count.
-/// Memory: as export_arrays, and the values.
+/// Memory: as export_arrays, the values and the objects.
 /// Errors: as export_arrays; Errc::invalid_argument, naming the path, for a dtype that torch does not have, an odd
 ///         number of float4 along the last axis, a key or text that is not UTF-8, renames that make one path a leaf and
 ///         a map, names and values of more than 2 GiB. Nothing is left behind.
@@ -36,7 +37,7 @@ ExportPlan write_torch_archive(const CheckpointMetadata& from, const std::filesy
 /// Names are those that torch makes of a state dict: keys and places in lists, joined by points. An array is one chunk,
 /// whatever parts it was saved in, and is written under each of its names. A value, or a list of values, is an object.
 /// What has no place is left out as by write_torch_archive, and so are empty maps, which torch leaves out itself.
-/// Memory: as export_arrays, the values, and one KiB for each array.
+/// Memory: as export_arrays, the values and objects, and one KiB for each array.
 /// Errors: as write_torch_archive; Errc::invalid_argument, too, for two paths that would have one name, and for arrays
 ///         of float4. Nothing is left behind.
 /// Example: cairn::write_torch_distributed("run/100", "model_dcp");

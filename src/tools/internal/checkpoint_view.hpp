@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -11,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/array/array.hpp"
+#include "cairn/contract/handler.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/tools/array_reader.hpp"
 
@@ -39,6 +42,12 @@ class VerifiedFile {
   std::vector<std::byte> chunk_;
 };
 
+/// Returns whether an array of a checkpointable holds the bytes of an object: in a state dict those that are named so.
+[[nodiscard]] bool is_object(const ItemMetadata& item, const ArrayEntry& array);
+
+/// Called with the path of an array that lies in an object, and with the array.
+using TakeArray = std::function<void(std::string path, const Array& array)>;
+
 /// A checkpoint that is looked at, or one of two that are compared: what it says of itself, and its files.
 class CheckpointView {
  public:
@@ -57,10 +66,11 @@ class CheckpointView {
   [[nodiscard]] ArrayReader reader(const std::string& name, array_store::FileLayouts layouts = {}) const;
   /// Describes a checkpointable, with the leaves of its objects in place of them: those of another program, and of a
   /// state dict, whose common state is an object as in Megatron-Core's files (kCommonStatePath). Reads the objects.
+  /// `take` gets the arrays in them; null: they are values, too.
   ///
   /// Errors: of a state dict all that keep an object from being read; of another program those of read_objects.
-  [[nodiscard]] Description description(const std::string& name,
-                                        const array_store::FileLayouts& layouts = {}) const;
+  [[nodiscard]] Description description(const std::string& name, const array_store::FileLayouts& layouts = {},
+                                        const TakeArray& take = nullptr) const;
   /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
   [[nodiscard]] std::optional<std::map<std::string, store::FileEntry>> files(std::string_view name) const;
   /// Looks at each of them without reading: the first that is not there, or not as large as it was written.
@@ -72,8 +82,9 @@ class CheckpointView {
   [[nodiscard]] VerifiedFile open(const store::FileEntry& file) const { return {*checkpoint_, file.path}; }
 
  private:
-  void describe_foreign_objects(Description& description, const array_store::FileLayouts& layouts) const;
-  void describe_state_dict(const std::string& name, Description& description) const;
+  void describe_foreign_objects(Description& description, const array_store::FileLayouts& layouts,
+                                const TakeArray& take) const;
+  void describe_state_dict(const std::string& name, Description& description, const TakeArray& take) const;
 
   CheckpointMetadata metadata_;
   bool is_whole_ = false;
