@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn agent: the last word for programs with steps in memory, and what there is to ask and to do about such a memory.
+// cairn agent: supervises programs with steps in memory, and answers what is asked about such a memory.
 #include "flash/internal/agent.hpp"
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ namespace fs = std::filesystem;
 
 using flash::RunImages;
 
-int serve(const Arguments& arguments) {
+int supervise(const Arguments& arguments) {
   constexpr std::size_t kStagingBytes = std::size_t{32} << 20;
   if (arguments.other.empty()) {
     throw UsageError("--root is required: the directory of steps");
@@ -128,7 +128,7 @@ std::string program_text(const store::ClaimLook& claim) {
 
 std::string agent_text(const std::optional<pid_t>& agent) {
   return !agent        ? "none"
-         : *agent == 0 ? "one serves it, which is not to be seen from here"
+         : *agent == 0 ? "one supervises it, whose process cannot be seen from here"
                        : fmt::format("process {}", *agent);
 }
 
@@ -226,8 +226,8 @@ int stop(const Arguments& arguments, Output& out) {
   if (!agent || *agent == 0) {
     throw Error(
         Errc::not_found,
-        !agent ? fmt::format("no agent serves {}", arguments.path.string())
-               : fmt::format("the agent that serves {} is not to be seen from here: stop it in its own pid "
+        !agent ? fmt::format("no agent supervises {}", arguments.path.string())
+               : fmt::format("the agent that supervises {} cannot be seen from here: stop it in its own pid "
                              "namespace",
                              arguments.path.string()));
   }
@@ -257,7 +257,7 @@ int clean(const Arguments& arguments, Output& out) {
     json.end();
     return 0;
   }
-  out.print("{} given up", count_text(cleaned.retired.size(), "image"));
+  out.print("{} freed", count_text(cleaned.retired.size(), "image"));
   if (!cleaned.left.empty()) {
     out.print(", {} left: step {} {}", count_text(cleaned.left.size(), "image"), cleaned.left.back(),
               arguments.agent.all ? "is being read" : "is not on disk, or is being read (see --all)");
@@ -415,10 +415,10 @@ int agent(const Arguments& arguments, Output& out) {
       return clean(arguments, out);
     case AgentDeed::check:
       return check(arguments, out);
-    case AgentDeed::serve:
+    case AgentDeed::supervise:
       break;
   }
-  return serve(arguments);
+  return supervise(arguments);
 }
 
 }  // namespace cairn::cli

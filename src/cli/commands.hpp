@@ -44,14 +44,14 @@ struct ExportArguments {
 /// How `show` writes the elements of an array: for people, or for other programs.
 enum class ElementForm : std::uint8_t { shown, npy, csv, raw };
 
-enum class AgentDeed : std::uint8_t { serve, status, persist, stop, clean, check };
+enum class AgentDeed : std::uint8_t { supervise, status, persist, stop, clean, check };
 
 /// What `agent` does, and for which program.
 struct AgentArguments {
   AgentArguments() = default;
 
-  AgentDeed deed = AgentDeed::serve;
-  std::vector<std::string> program;  ///< serve; empty: whoever uses the memory.
+  AgentDeed deed = AgentDeed::supervise;
+  std::vector<std::string> program;  ///< supervise; empty: those that use the memory.
   double grace_seconds = 30;
   unsigned restarts = 0;
   bool is_detached = false;
@@ -115,7 +115,7 @@ int export_arrays(const Arguments& arguments, Output& out);
 int export_message(const Arguments& arguments, Output& out);
 int reshard(const Arguments& arguments, Output& out);
 int copy(const Arguments& arguments, Output& out);
-/// Serving, it returns the status of its program.
+/// While it supervises a program it returns the status of that.
 int agent(const Arguments& arguments, Output& out);
 
 }  // namespace cairn::cli

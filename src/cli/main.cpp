@@ -78,14 +78,14 @@ void add_renames(CLI::App& command, Arguments& arguments) {
   command
       .add_option(
           "--rename", arguments.renames,
-          "Call paths that match a pattern otherwise: 'module.**=**', 'model/**=network/model/**'. May be "
-          "given several times; the first that matches a path counts")
+          "Rename paths that match a pattern: 'module.**=**', 'model/**=network/model/**'. May be given "
+          "several times; the first pattern that matches a path is applied")
       ->type_name("P=Q")
       ->allow_extra_args(false)
       ->transform(cairn::cli::rename_words());
   command
       .add_option("--strip", arguments.strips,
-                  "Leave P and a point out where names begin so: --rename 'P.**=**'")
+                  "Remove the prefix P and the dot after it from names, as --rename 'P.**=**' does")
       ->type_name("P")
       ->allow_extra_args(false);
 }
@@ -239,8 +239,7 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
   command
       ->add_option(
           "--only", arguments.exporting.only,
-          "Take the paths that match a pattern, such as 'model/**', and no others. May be given several "
-          "times")
+          "Export only the paths that match a pattern, such as 'model/**'. May be given several times")
       ->type_name("PATTERN")
       ->allow_extra_args(false);
   command
@@ -262,8 +261,8 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
                     "Write an array that has several names (tied weights) under its first name only");
   command->add_flag(
       "--leave-out", arguments.exporting.leaves_out,
-      "Export the arrays though another program has saved more, which cannot be exported (sparse and "
-      "quantised tensors, objects); it is named");
+      "Export the arrays even if the files of another program hold more that cannot be exported (sparse and "
+      "quantised tensors, objects), and name what is left out");
   add_renames(*command, arguments);
   add_layout(*command, arguments);
   return command;
@@ -347,7 +346,7 @@ CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
                    "Digits of the number in step names, with leading zeros (default 0: as many as it needs)")
       ->transform(whole_number(0, kMostDigits));
   prune->add_flag("--rewound", how.is_of_rewound,
-                  "Instead list what rewinds of the training have set aside, all of which is removed");
+                  "Instead list what rewinds of the training have set aside; --remove removes all of it");
   prune->add_flag("--remove", arguments.removes, "Remove the steps; without this nothing is changed");
   return prune;
 }
@@ -356,8 +355,9 @@ CLI::App* add_unrewind(CLI::App& app, Arguments& arguments) {
   CLI::App* unrewind = add_command(
       app, "unrewind", "Bring back the steps that a rewind of a training has set aside", arguments);
   unrewind->add_option("ROOT", arguments.path, "A directory of steps")->required();
-  unrewind->add_option("LINE", arguments.name,
-                       "Which, as ls of the directory names it (default: what was set aside last)");
+  unrewind->add_option(
+      "LINE", arguments.name,
+      "The line of steps, as ls of ROOT names it (default: the one that was set aside last)");
   return unrewind;
 }
 
@@ -369,7 +369,8 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
   CLI::App* agent = app.add_subcommand(
       "agent",
       "Supervise a program that keeps steps in memory, and copy its newest step to disk when it dies");
-  agent->add_option("--memory", arguments.path, "The directory in memory")->required();
+  agent->add_option("--memory", arguments.path, "The directory in memory (a tmpfs) that holds the steps")
+      ->required();
   agent->add_option(
       "--root", arguments.other,
       "The directory of steps on disk (default: the one that the memory names; required to supervise)");
@@ -387,7 +388,7 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
                   "Run in the background, and end together with the program that uses the memory now");
   agent->add_option(
       "PROGRAM", how.program,
-      "Behind --: a program and its arguments (default: supervise the programs that use the memory)");
+      "After --: a program and its arguments (default: supervise the programs that use the memory)");
   const auto add = [&](AgentDeed deed, const std::string& name, const std::string& help) {
     CLI::App* one = agent->add_subcommand(name, help)->fallthrough();
     one->callback([&how, deed] { how.deed = deed; });
@@ -401,11 +402,11 @@ CLI::App* add_agent(CLI::App& app, Arguments& arguments) {
   add_with_json(AgentDeed::status, "status",
                 "List the steps in memory, their state, and the process that uses it");
   add_with_json(AgentDeed::persist, "persist", "Copy the newest step in memory to disk, or another one")
-      ->add_option("STEP", how.step, "Which (default: the newest, if it is newer than the disk)")
+      ->add_option("STEP", how.step, "The step to copy (default: the newest, if no step on disk is as new)")
       ->transform(cairn::cli::whole_number(0));
   add(AgentDeed::stop, "stop", "End the agent that supervises the memory, and wait until it has ended");
   add_with_json(AgentDeed::clean, "clean",
-                "Free the memory of steps that are on disk, and memory that is kept for later steps")
+                "Free the memory of steps that are on disk, and memory that is reserved for later steps")
       ->add_flag("--all", how.all, "Free all steps, also those that are not on disk");
   add_with_json(AgentDeed::check, "check",
                 "Measure the memory and the disk, and report what is wrong with the memory");
@@ -467,8 +468,8 @@ int run(const CLI::App& app, const Command& command, const Arguments& arguments)
 void describe_tool(CLI::App& app, const std::string& version) {
   app.description(
       "Lists, describes, shows, verifies, compares, exports, reshards, copies, recovers and prunes "
-      "checkpoints, brings back those that a training has given up, and supervises programs with steps in "
-      "memory.");
+      "checkpoints, brings back steps that a rewind of a training has set aside, and supervises programs "
+      "that keep steps in memory.");
   app.set_version_flag("--version", version);
   const std::size_t width = Output(stdout).width();
   app.formatter(std::make_shared<cairn::cli::HelpFormatter>(width == 0 ? kHelpColumns : width));

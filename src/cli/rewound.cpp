@@ -203,7 +203,7 @@ int unrewind(const Arguments& arguments, Output& out) {
     out.print("brought back  {}\n", path_text(arguments.path / each));
   }
   if (back.images_given_up_from) {
-    out.print("given up      all earlier steps in memory from {} on\n", *back.images_given_up_from);
+    out.print("discarded     all earlier steps in memory from {} on\n", *back.images_given_up_from);
   }
   return 0;
 }

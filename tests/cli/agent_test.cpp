@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cairn agent: the last word for programs with steps in memory.
+// cairn agent: supervises programs with steps in memory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -119,11 +119,11 @@ TEST_F(AgentCommand, PersistsTheNewestOrAStep) {
 TEST_F(AgentCommand, CleansWhatIsOnDiskOrAll) {
   save({1, 2}, 1);
 
-  EXPECT_THAT(agent({"clean"}).out, HasSubstr("1 image given up, 1 image left: step 2"));
+  EXPECT_THAT(agent({"clean"}).out, HasSubstr("1 image freed, 1 image left: step 2"));
   EXPECT_FALSE(fs::exists(memory_ / "r00000" / "1"));
   EXPECT_TRUE(fs::exists(memory_ / "r00000" / "2"));
 
-  EXPECT_THAT(agent({"clean", "--all"}).out, HasSubstr("1 image given up"));
+  EXPECT_THAT(agent({"clean", "--all"}).out, HasSubstr("1 image freed"));
   EXPECT_TRUE(fs::is_empty(memory_ / "r00000" / ".cairn-spare"));
   EXPECT_TRUE(status().at("images").empty());
 }
@@ -209,8 +209,8 @@ TEST_F(AgentCommand, SeesAnAgentThatItCannotName) {
 
   EXPECT_EQ(status().at("has_agent"), true);
   EXPECT_EQ(status().at("agent"), 0);
-  EXPECT_THAT(agent({"status"}).out, HasSubstr("agent: one serves it"));
-  EXPECT_THAT(agent({"stop"}).err, HasSubstr("not to be seen from here"));
+  EXPECT_THAT(agent({"status"}).out, HasSubstr("agent: one supervises it"));
+  EXPECT_THAT(agent({"stop"}).err, HasSubstr("cannot be seen from here"));
 
   ::close(fd);
   EXPECT_EQ(status().at("has_agent"), false);

@@ -133,7 +133,7 @@ TEST_F(CliRewound, GivesUpStepsInMemoryThatAreNotBelowItWhenItIsBroughtBack) {
   const CliResult result = run_cli({"unrewind", root_});
 
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("\ngiven up      all earlier steps in memory from 200 on\n"));
+  EXPECT_THAT(result.out, HasSubstr("\ndiscarded     all earlier steps in memory from 200 on\n"));
   EXPECT_EQ(testing::read_text(root_ / ".cairn-flash/line"), "2\n1 101\n2 200\n");
 }
 
