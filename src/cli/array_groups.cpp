@@ -13,6 +13,7 @@
 #include "cairn/array/dtype.hpp"
 
 #include "base/internal/natural_order.hpp"
+#include "tools/internal/text.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -165,7 +166,8 @@ std::vector<ArrayGroup> fold(std::span<const NamedArray> arrays) {
 }
 
 std::vector<ArrayTotal> totals_by_dtype(std::span<const NamedArray> arrays) {
-  return totals(arrays, [](const NamedArray& array) { return std::string(name(array.entry.dtype)); });
+  return totals(arrays,
+                [](const NamedArray& array) { return std::string(tools::dtype_text(array.entry.dtype)); });
 }
 
 std::vector<ArrayTotal> totals_by_group(std::span<const NamedArray> arrays, std::size_t depth) {

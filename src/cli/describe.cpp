@@ -167,7 +167,7 @@ std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign) {
 void write_array(JsonWriter& json, const ItemMetadata& item, const ArrayEntry& array, bool is_foreign,
                  Parts parts, const ArrayStatistics* statistics) {
   json.begin_object(JsonLayout::line).key("name").value(shown_path(array.name, is_foreign));
-  json.key("dtype").value(name(array.dtype));
+  json.key("dtype").value(dtype_text(array.dtype));
   json.key("shape").begin_list();
   for (const std::uint64_t extent : array.shape) {
     json.value(extent);

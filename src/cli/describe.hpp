@@ -44,6 +44,7 @@ namespace cairn::cli {
 /// its own.
 [[nodiscard]] bool is_foreign(const CheckpointMetadata& metadata);
 
+using tools::dtype_text;
 using tools::notes_of;
 using tools::problem_text;
 using tools::shown_path;

@@ -41,10 +41,15 @@ bool is_torch(std::string_view format) {
   return format == "torch" || format == "dcp";
 }
 
+/// Takes what the tool calls a dtype, and what torch does.
+///
 /// Errors: UsageError.
-std::optional<DType> dtype_of(const std::string& word) {
-  const std::optional<DType> dtype = word.empty() ? std::nullopt : formats::torch_dtype(word);
-  if (!word.empty() && !dtype) {
+std::optional<DType> asked_dtype(const std::string& word) {
+  std::optional<DType> dtype = tools::dtype_of(word);
+  if (!dtype && !word.empty()) {
+    dtype = formats::torch_dtype(word);
+  }
+  if (!dtype && !word.empty()) {
     throw UsageError(fmt::format("--dtype: '{}' is not a dtype such as bfloat16", word));
   }
   return dtype;
@@ -126,7 +131,7 @@ int export_arrays(const Arguments& arguments, Output& out) {
   ExportOptions options;
   options.checkpointable = arguments.name;
   options.only = arguments.exporting.only;
-  options.dtype = dtype_of(arguments.exporting.dtype);
+  options.dtype = asked_dtype(arguments.exporting.dtype);
   options.rename = renames_of(arguments.renames, arguments.strips);
   options.separator = arguments.exporting.separator;
   options.max_file_bytes = arguments.exporting.max_file_bytes;

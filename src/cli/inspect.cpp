@@ -257,7 +257,7 @@ void print_arrays(Output& out, std::span<const NamedArray> arrays, bool is_forei
     for (const ArrayGroup& group : groups) {
       const ArrayEntry& first = arrays[group.first].entry;
       const bool is_one = group.count == 1;
-      row({printable(group.name), std::string(name(first.dtype)),
+      row({printable(group.name), std::string(dtype_text(first.dtype)),
            fmt::format("{}{}", is_one ? "" : count_text(group.count) + " x ", to_string(first.shape)),
            is_one ? size_or_alias_text(first, is_foreign) : size_text(group.count * first.bytes)});
     }

@@ -254,7 +254,7 @@ ReportTable table_of_arrays(const CheckpointMetadata& metadata) {
       const std::string path = shown_path(array.name, is_foreign(metadata));
       ReportRow row{"",
                     {{printable(path.empty() ? name : fmt::format("{}/{}", name, path))},
-                     {std::string(cairn::name(array.dtype))},
+                     {std::string(dtype_text(array.dtype))},
                      {to_string(array.shape)},
                      {size_or_alias_text(array, is_foreign(metadata))}}};
       if (are_in_parts) {

@@ -213,7 +213,7 @@ void write_array(JsonWriter json, const Named& named, const Selection& selection
                     named.title, count_text(count.value_or(0), "element"), count_text(limit)));
   }
   const Window window = plan_window(named.title, array, selection, limit);
-  json.begin_object().key("name").value(named.title).key("dtype").value(name(array.dtype));
+  json.begin_object().key("name").value(named.title).key("dtype").value(dtype_text(array.dtype));
   write_shape(json, "shape", array.shape);
   json.key("selected").value(to_string(selection));
   write_shape(json, "selected_shape", shown);
@@ -235,7 +235,7 @@ void print_array(Output& out, const Named& named, const std::optional<std::strin
   std::vector<std::string> cells;
   read_window(array, window,
               [&cells](const Elements& elements, std::size_t i) { cells.push_back(elements.text(i)); });
-  out.print("{}  {}  {}", printable(named.title), name(array.dtype), to_string(array.shape));
+  out.print("{}  {}  {}", printable(named.title), dtype_text(array.dtype), to_string(array.shape));
   if (subscript) {
     out.print("  {}  {}", to_string(selection), to_string(selected_shape(selection)));
   }

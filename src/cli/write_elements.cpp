@@ -15,6 +15,7 @@
 
 #include "cli/elements.hpp"
 #include "tools/internal/array_stream.hpp"
+#include "tools/internal/text.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -62,9 +63,9 @@ std::string numpy_header(const std::string& title, DType dtype, const Shape& sha
   constexpr std::string_view kBegin("\x93NUMPY\x01\x00", 8);
   const std::string_view type = numpy_name(dtype);
   if (type.empty()) {
-    throw Error(
-        Errc::invalid_argument,
-        fmt::format("'{}': numpy has no {}; --csv writes its numbers, --raw its bytes", title, name(dtype)));
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}': numpy has no {}; --csv writes its numbers, --raw its bytes", title,
+                            tools::dtype_text(dtype)));
   }
   // A tuple of one has a comma behind it.
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type,

@@ -99,7 +99,7 @@ Leaves leaves_of(const Description& description, bool is_foreign, bool is_state_
 
 std::string description(const Leaf& leaf) {
   if (leaf.value == nullptr) {
-    return fmt::format("{} {}", name(leaf.array.dtype), to_string(leaf.array.shape));
+    return fmt::format("{} {}", tools::dtype_text(leaf.array.dtype), to_string(leaf.array.shape));
   }
   const std::string value = value_text(*leaf.value);
   return value.empty() ? leaf.kind : value;
@@ -362,7 +362,8 @@ void Comparer::compare_pair(ArrayPairs& arrays, const std::string& title, const 
   const bool is_same_dtype = a.array.dtype == b.array.dtype;
   const bool is_same_shape = a.array.shape == b.array.shape;
   if (!is_same_dtype) {
-    add(Aspect::dtype, title, std::string(name(a.array.dtype)), std::string(name(b.array.dtype)));
+    add(Aspect::dtype, title, std::string(tools::dtype_text(a.array.dtype)),
+        std::string(tools::dtype_text(b.array.dtype)));
   }
   if (!is_same_shape) {
     add(Aspect::shape, title, to_string(a.array.shape), to_string(b.array.shape));

@@ -14,6 +14,7 @@
 #include "array_store/internal/reader.hpp"
 #include "async/internal/start.hpp"
 #include "handlers/internal/array_files.hpp"
+#include "tools/internal/text.hpp"
 
 namespace cairn::tools {
 namespace {
@@ -46,7 +47,7 @@ DescribedValue described(std::string path, const Tree& leaf) {
       const Array& array = *leaf.array_if();
       const Array whole = array.view().is_contiguous() ? array : array.clone();
       const auto bytes = whole.view().bytes();
-      described.kind = fmt::format("{} {}", array.dtype(), array.shape());
+      described.kind = fmt::format("{} {}", dtype_text(array.dtype()), array.shape());
       described.value = std::vector<std::byte>(bytes.begin(), bytes.end());
       break;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/internal/text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <type_traits>
@@ -19,6 +20,15 @@
 
 namespace cairn::tools {
 namespace {
+
+// The enumerators, in their order.
+constexpr std::array<std::string_view, 24> kDTypes = {
+    "?",           "boolean",     "uint8",           "uint16",          "uint32",
+    "uint64",      "int8",        "int16",           "int32",           "int64",
+    "float16",     "bfloat16",    "float32",         "float64",         "complex64",
+    "float8_e4m3", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0",
+    "float6_e2m3", "float6_e3m2", "float4",          "complex128"};
+static_assert(kDTypes.size() == static_cast<std::size_t>(kLastDType) + 1);
 
 constexpr std::size_t kMostTextBytes = 60;  // Of a string that is shown to people.
 
@@ -70,6 +80,15 @@ std::string value_text(const DescribedValue& value) {
     }
   };
   return std::visit(text, value.value);
+}
+
+std::string_view dtype_text(DType dtype) {
+  return kDTypes[is_valid(dtype) ? static_cast<std::size_t>(dtype) : 0];
+}
+
+std::optional<DType> dtype_of(std::string_view text) {
+  const auto found = std::find(kDTypes.begin() + 1, kDTypes.end(), text);
+  return found == kDTypes.end() ? std::nullopt : std::optional(static_cast<DType>(found - kDTypes.begin()));
 }
 
 std::string problem_text(const ItemMetadata& item) {

@@ -124,9 +124,10 @@ TEST_F(Cli, InspectSaysWhoseADataFileIs) {
 }
 
 TEST_F(Cli, ArraysOfADataFileHaveTheirNamesInTheCheckpoint) {
-  EXPECT_THAT(run_cli({"inspect", data_file(), "--stats"}).out,
-              AllOf(HasSubstr("\n  params/w  F32 "), HasSubstr("\n  params/b    1 "), Not(HasSubstr("~1"))));
-  EXPECT_THAT(run_cli({"ls", "--all", data_file()}).out, HasSubstr("state/params/w  F32 "));
+  EXPECT_THAT(
+      run_cli({"inspect", data_file(), "--stats"}).out,
+      AllOf(HasSubstr("\n  params/w  float32 "), HasSubstr("\n  params/b    1 "), Not(HasSubstr("~1"))));
+  EXPECT_THAT(run_cli({"ls", "--all", data_file()}).out, HasSubstr("state/params/w  float32 "));
   const auto items =
       nlohmann::json::parse(run_cli({"inspect", "--json", data_file()}).out)["checkpointables"];
   EXPECT_EQ(items["state"]["arrays"][1]["name"], "params/w");
@@ -152,7 +153,7 @@ TEST_F(Cli, LsShowsCheckpointablesInColumnsWithATotal) {
 
 TEST_F(Cli, LsAllShowsEveryArray) {
   EXPECT_THAT(run_cli({"ls", "--all", path_}).out,
-              HasSubstr("model/params/w  F32    [512, 1024]  2.0 MiB\n"));
+              HasSubstr("model/params/w  float32  [512, 1024]  2.0 MiB\n"));
 }
 
 TEST_F(Cli, LsOfADirectoryShowsItsCheckpointsInTheOrderOfTheirNumbers) {
@@ -339,7 +340,7 @@ TEST_F(Cli, LsOfADirectorySaysWhereNumbersInNamesCanBeReadInTwoWays) {
 TEST_F(Cli, InspectShowsArraysValuesAndCustomMetadata) {
   EXPECT_THAT(
       run_cli({"inspect", path_}).out,
-      AllOf(HasSubstr("params/w  F32       [512, 1024]  2.0 MiB\n"), HasSubstr("step   integer   100\n"),
+      AllOf(HasSubstr("params/w  float32   [512, 1024]  2.0 MiB\n"), HasSubstr("step   integer   100\n"),
             HasSubstr(R"(custom     {"run":"first"})"), HasSubstr("example.strange/1")));
 }
 

@@ -294,7 +294,8 @@ TEST_F(CliDiff, NamesDtypesShapesAndKinds) {
   save("b",
        Tree{{"d", Array::zeros({2}, DType::bfloat16)}, {"s", Array::zeros({3}, DType::int8)}, {"k", "1"}});
 
-  EXPECT_EQ(differences(), json::parse(R"([{"aspect": "dtype", "name": "model/d", "a": "F32", "b": "BF16"},
+  EXPECT_EQ(differences(),
+            json::parse(R"([{"aspect": "dtype", "name": "model/d", "a": "float32", "b": "bfloat16"},
                             {"aspect": "kind", "name": "model/k", "a": "integer", "b": "string"},
                             {"aspect": "shape", "name": "model/s", "a": "[2]", "b": "[3]"}])"));
 }

@@ -196,6 +196,14 @@ TEST_F(ExportTest, TakesWhatIsChosenAndCastsIt) {
   EXPECT_THAT(result.out, ::testing::Not(HasSubstr("step")));
 }
 
+TEST_F(ExportTest, TakesTheDtypesThatTheToolPrints) {
+  save(source_, Tree{{"w", std::vector<float>{1.5F, 2}}});
+
+  ASSERT_EQ(run("out.safetensors", {"--dtype", "float8_e4m3"}).status, 0);  // Of torch: float8_e4m3fn.
+
+  EXPECT_EQ(load(folder_ / "out.safetensors").at("w").array_if()->dtype(), DType::float8_e4m3);
+}
+
 TEST_F(ExportTest, RefusesWhatCannotBeChosen) {
   save(source_, Tree{{"w", counted({2})}, {"step", 7}});
 

@@ -52,8 +52,8 @@ TEST_F(CliJson, InspectListsArraysAsPromised) {
   const json answer = ask({"inspect", path()});
 
   EXPECT_EQ(answer["checkpointables"]["model"]["arrays"],
-            json::parse(R"([{"name": "params/b", "dtype": "F32", "shape": [3], "bytes": 12},
-                            {"name": "params/w", "dtype": "F32", "shape": [512, 1024], "bytes": 2097152}])"));
+            json::parse(R"([{"name": "params/b", "dtype": "float32", "shape": [3], "bytes": 12},
+                            {"name": "params/w", "dtype": "float32", "shape": [512, 1024], "bytes": 2097152}])"));
 }
 
 TEST_F(CliJson, InspectTellsWhatArraysHold) {
@@ -125,7 +125,7 @@ TEST_F(CliJson, InspectShowsASafetensorsFileAsOneState) {
   const json items = ask({"inspect", kFiles / "tiny.safetensors"})["checkpointables"];
 
   EXPECT_EQ(items["state"]["arrays"],
-            json::parse(R"([{"name": "x", "dtype": "F32", "shape": [3], "bytes": 12}])"));
+            json::parse(R"([{"name": "x", "dtype": "float32", "shape": [3], "bytes": 12}])"));
 }
 
 TEST_F(CliJson, InspectShowsAHuggingFaceFolderAsOneState) {

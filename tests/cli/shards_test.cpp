@@ -112,9 +112,10 @@ TEST_F(ShardsOfRanks, LsShowsLayoutPartsAndRanks) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, ContainsRegex("CHECKPOINTABLE +HANDLER +ARRAYS +SIZE +RANKS\n"
                                         "state +cairn.tree/1 +1 +[^\n]* KiB +0-2\n"));
-  EXPECT_THAT(result.out, ContainsRegex("ARRAY +DTYPE +SHAPE +SIZE  PARTS  RANKS  LAYOUT\n"
-                                        "state/w +F32 +\\[6, 4\\] +96 B +3  0-2    spec \\(data\\) on mesh "
-                                        "\\(data=3\\)\n"));
+  EXPECT_THAT(result.out,
+              ContainsRegex("ARRAY +DTYPE +SHAPE +SIZE  PARTS  RANKS  LAYOUT\n"
+                            "state/w +float32 +\\[6, 4\\] +96 B +3  0-2    spec \\(data\\) on mesh "
+                            "\\(data=3\\)\n"));
   const json item = answer({"ls", "--all", path_})["checkpointables"]["state"];
   EXPECT_EQ(item["ranks"], json({0, 1, 2}));
   EXPECT_EQ(item["arrays"][0]["parts"], 3);

@@ -26,6 +26,24 @@ TEST(DisplayWidth, CountsTheColumnsOfATerminal) {
   EXPECT_EQ(display_width("\xff"), 1u);
 }
 
+TEST(DTypeText, IsWhatTheEnumeratorsAreCalled) {
+  EXPECT_EQ(tools::dtype_text(DType::boolean), "boolean");
+  EXPECT_EQ(tools::dtype_text(DType::float32), "float32");
+  EXPECT_EQ(tools::dtype_text(DType::float8_e8m0), "float8_e8m0");
+  EXPECT_EQ(tools::dtype_text(DType::complex128), "complex128");
+  EXPECT_EQ(tools::dtype_text(DType{}), "?");
+}
+
+TEST(DTypeText, IsReadAgain) {
+  for (int number = static_cast<int>(kFirstDType); number <= static_cast<int>(kLastDType); ++number) {
+    const auto dtype = static_cast<DType>(number);
+    EXPECT_EQ(tools::dtype_of(tools::dtype_text(dtype)), dtype);
+  }
+  EXPECT_FALSE(tools::dtype_of("?"));
+  EXPECT_FALSE(tools::dtype_of("F32"));
+  EXPECT_FALSE(tools::dtype_of(""));
+}
+
 TEST(Shortened, KeepsTheBeginningAndTheEnd) {
   EXPECT_EQ(shortened("model/layers/weight", 19), "model/layers/weight");
   EXPECT_EQ(shortened("model/layers/weight", 11), "model…eight");

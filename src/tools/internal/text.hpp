@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "cairn/array/dtype.hpp"
 
 namespace cairn {
 struct DescribedValue;
@@ -22,6 +25,12 @@ namespace cairn::tools {
 
 /// "1 array", "2 arrays": the count with its noun.
 [[nodiscard]] std::string count_text(std::uint64_t count, std::string_view noun);
+
+/// What C++ calls a dtype: "float32", "boolean"; "?" for none of the types.
+[[nodiscard]] std::string_view dtype_text(DType dtype);
+
+/// The dtype that C++ calls so; nothing where there is none.
+[[nodiscard]] std::optional<DType> dtype_of(std::string_view text);
 
 /// The path of an array as its program calls it: a tensor of a foreign file is one key, which may have slashes in it.
 [[nodiscard]] std::string shown_path(std::string_view path, bool is_foreign);
