@@ -32,11 +32,11 @@ struct PruneArguments {
 struct ExportArguments {
   ExportArguments() = default;
 
-  std::string format;             ///< "safetensors", "hf", "torch" or "dcp"; empty: by the target's name.
+  std::string format;             ///< "safetensors", "hf", "torch", "dcp" or "torch_dist"; empty: by the target's name.
   std::vector<std::string> only;  ///< Patterns of what is taken; none: all.
   std::string dtype;              ///< That arrays are cast to; empty: they stay as they are.
   std::string separator = "/";    ///< Between the keys of a path, in names.
-  std::uint64_t max_file_bytes = std::uint64_t{5} << 30;  ///< Of "hf" and "dcp".
+  std::uint64_t max_file_bytes = std::uint64_t{5} << 30;  ///< Of folders.
   bool first_names_only = false;                          ///< Of an array with several names.
   bool leaves_out = false;                                ///< What has no place in a tree.
 };

@@ -38,7 +38,7 @@ std::string format_of(const Arguments& arguments) {
 }
 
 bool is_torch(std::string_view format) {
-  return format == "torch" || format == "dcp";
+  return format == "torch" || format == "dcp" || format == "torch_dist";
 }
 
 /// Takes what the tool calls a dtype, and what torch does.
@@ -103,9 +103,10 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan&
 
 ExportPlan export_as(const std::string& format, const CheckpointMetadata& source,
                      const std::filesystem::path& target, const ExportOptions& options) {
-  return format == "torch" ? write_torch_archive(source, target, options)
-         : format == "dcp" ? write_torch_distributed(source, target, options)
-                           : cairn::export_arrays(source, target, options);
+  return format == "torch"        ? write_torch_archive(source, target, options)
+         : format == "dcp"        ? write_torch_distributed(source, target, options)
+         : format == "torch_dist" ? write_torch_dist(source, target, options)
+                                  : cairn::export_arrays(source, target, options);
 }
 
 ExportPlan export_with_bar(const Arguments& arguments, const std::string& format, ExportOptions options) {

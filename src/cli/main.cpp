@@ -232,10 +232,12 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
       ->add_option(
           "--format", arguments.exporting.format,
           "safetensors: a single file; hf: a folder in the layout of Hugging Face; torch: a file that "
-          "torch.load reads, with all values; dcp: a folder for torch.distributed.checkpoint (default: "
+          "torch.load reads, with all values; dcp: a folder for torch.distributed.checkpoint; torch_dist: "
+          "one "
+          "for Megatron-Core, of a state dict (default: "
           "safetensors if TARGET ends in .safetensors, torch if in .pt or .pth, else hf)")
-      ->type_name("safetensors|hf|torch|dcp")
-      ->transform(cairn::cli::one_of({"safetensors", "hf", "torch", "dcp"}));
+      ->type_name("safetensors|hf|torch|dcp|torch_dist")
+      ->transform(cairn::cli::one_of({"safetensors", "hf", "torch", "dcp", "torch_dist"}));
   command
       ->add_option(
           "--only", arguments.exporting.only,
@@ -254,7 +256,7 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   command
       ->add_option("--max-file", arguments.exporting.max_file_bytes,
-                   "Largest size of a file of --format hf or dcp (default 5GiB)")
+                   "Largest size of a file of --format hf, dcp or torch_dist (default 5GiB)")
       ->type_name("SIZE")
       ->transform(cairn::cli::size_in_bytes());
   command->add_flag("--first-names", arguments.exporting.first_names_only,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -17,9 +18,12 @@
 
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 #include "cairn/handlers/tree_leaf.hpp"
 
 #include "base/internal/checked.hpp"
+#include "formats/internal/dcp_metadata.hpp"
+#include "formats/internal/index.hpp"
 #include "formats/internal/pickle.hpp"
 #include "formats/internal/pickle_writer.hpp"
 #include "formats/internal/torch_archive.hpp"
@@ -39,6 +43,12 @@ using tools::StateNode;
 constexpr std::string_view kDcpMetadata = "torch.distributed.checkpoint.metadata";
 constexpr std::string_view kDcpFiles = "torch.distributed.checkpoint.filesystem";
 constexpr std::string_view kMetadataFile = ".metadata";
+constexpr std::string_view kDistributedLayout = "torch.distributed";
+
+// Of Megatron-Core's folders: docs/megatron.md.
+constexpr std::string_view kCommonKey = "common_state/shard_0_1";
+constexpr std::string_view kCommonFile = "common.pt";
+constexpr std::string_view kConfigFile = "metadata.json";
 
 [[noreturn]] void refuse(std::string_view path, std::string_view why) {
   throw Error(Errc::invalid_argument, fmt::format("'{}': {}", path, why));
@@ -176,10 +186,13 @@ struct DcpEntry {
   std::string name;
   std::vector<StateKey> keys;
   const StateNode* node = nullptr;
-  std::size_t array = 0;  ///< Of the plan, for a tensor.
+  bool is_list_of_one = false;  ///< In which an object lies.
+  std::size_t array = 0;        ///< Of the plan, for a tensor.
   std::string file;
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;
+
+  [[nodiscard]] bool is_tensor() const { return node->array.has_value() && !is_list_of_one; }
 };
 
 /// Takes a state dict apart as torch does: maps always, and lists that hold maps or tensors.
@@ -242,6 +255,18 @@ class StateFlattener {
   std::map<std::string, std::string> paths_;
 };
 
+/// Pickles what an entry is; `array` pickles an array of the plan.
+void write_entry(PickleWriter& pickle, const DcpEntry& entry,
+                 const std::function<void(std::size_t array)>& array) {
+  if (entry.is_list_of_one) {
+    pickle.begin_list();
+  }
+  tools::write_node(pickle, *entry.node, array);
+  if (entry.is_list_of_one) {
+    pickle.end_list();
+  }
+}
+
 /// Decides where each entry lies: in an archive of its own, in which file. The plan gets its arrays in that order.
 std::vector<std::vector<PlacedArchive>> place(std::vector<DcpEntry>& entries, ExportPlan& plan,
                                               std::uint64_t max_file_bytes) {
@@ -251,11 +276,12 @@ std::vector<std::vector<PlacedArchive>> place(std::vector<DcpEntry>& entries, Ex
     PickleWriter pickle;
     std::vector<std::size_t> arrays;
     std::vector<std::uint64_t> storage_bytes;
-    tools::write_node(pickle, *entry.node, [&](std::size_t i) {
-      formats::write_tensor(pickle, plan.arrays[i].dtype, plan.arrays[i].shape, "0");
-      entry.array = ordered.size();
-      arrays = {entry.array};
-      storage_bytes = {plan.arrays[i].bytes};
+    entry.array = ordered.size();
+    write_entry(pickle, entry, [&](std::size_t i) {
+      formats::write_tensor(pickle, plan.arrays[i].dtype, plan.arrays[i].shape,
+                            fmt::to_string(arrays.size()));
+      arrays.push_back(ordered.size());
+      storage_bytes.push_back(plan.arrays[i].bytes);
       ordered.push_back(plan.arrays[i]);
       ordered.back().name = entry.name;
     });
@@ -304,7 +330,7 @@ void write_tensor_metadata(PickleWriter& pickle, const ExportedArray& array) {
 void write_storage_info(PickleWriter& pickle, const DcpEntry& entry, const ExportPlan& plan) {
   pickle.global(kDcpMetadata, "MetadataIndex").new_object().begin_map().text("fqn").text(entry.name);
   pickle.text("offset");
-  if (entry.node->array) {
+  if (entry.is_tensor()) {
     write_size(pickle, Shape(plan.arrays[entry.array].shape.size(), 0));
     pickle.text("index").integer(0);
   } else {
@@ -329,7 +355,7 @@ std::string dcp_metadata(const std::vector<DcpEntry>& entries, const ExportPlan&
   pickle.global(kDcpMetadata, "Metadata").new_object().begin_map().text("state_dict_metadata").begin_map();
   for (const DcpEntry& entry : entries) {
     pickle.text(entry.name);
-    if (entry.node->array) {
+    if (entry.is_tensor()) {
       write_tensor_metadata(pickle, plan.arrays[entry.array]);
     } else {
       pickle.global(kDcpMetadata, "BytesStorageMetadata").new_object();
@@ -353,6 +379,83 @@ std::string dcp_metadata(const std::vector<DcpEntry>& entries, const ExportPlan&
                                             kMetadataFile, pickle.size_bytes(), formats::kMaxPickleBytes));
   }
   return std::move(pickle).take();
+}
+
+void require_no_packed(const ExportPlan& plan) {
+  for (const ExportedArray& array : plan.arrays) {
+    if (is_packed(array.dtype)) {
+      refuse(array.path,
+             "distributed checkpoints have no float4; cast it by --dtype or ExportOptions::dtype");
+    }
+  }
+}
+
+/// Writes the files of a plan and, behind them, some small ones.
+void write_folder(const CheckpointMetadata& from, const std::filesystem::path& target,
+                  const ExportOptions& options, const TorchPlan& torch,
+                  std::span<std::vector<PlacedArchive>> files,
+                  const std::vector<std::pair<std::string_view, std::string_view>>& small_files) {
+  const tools::ExportStaging staging(from.path, target, true);
+  tools::Tally tally(torch.plan, options);
+  const std::optional<ArrayReader> reader = open_reader(from, torch, options);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    write_archives(reader, torch, files[i], torch.plan.files[i].name, staging, tally);
+  }
+  for (const auto& [name, text] : small_files) {
+    io::write_small_file(staging.folder(), name, text);
+  }
+  tally.add(0);
+  staging.publish();
+}
+
+/// The tensors and objects of a state dict by their keys, without common state.
+std::vector<DcpEntry> entries_of_state(const TorchPlan& torch) {
+  std::vector<DcpEntry> entries;
+  for (const auto& [key, node] : torch.root.children) {
+    if (key == kCommonKey) {
+      continue;
+    }
+    std::string path;
+    formats::append_key(path, key);
+    const bool is_stored_array = node.array && !torch.held.contains(node.path);
+    DcpEntry entry;
+    entry.name = key;
+    entry.keys = {key};
+    entry.node = &node;
+    entry.is_list_of_one = !is_stored_array;  // So Megatron-Core saves objects.
+    if (!is_stored_array && !formats::is_name_of_shard(path)) {
+      refuse(
+          path,
+          "it is not a tensor, nor does its name end in '/shard_<offset>_<shape>' as those of objects do: a "
+          "torch_dist folder has no place for it; choose others by --only or ExportOptions::only");
+    }
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+/// Puts common state into a file of its own, the last of the plan. `all` are the arrays as the nodes know them.
+std::vector<PlacedArchive> place_common(TorchPlan& torch, const std::vector<ExportedArray>& all) {
+  PickleWriter pickle;
+  std::vector<std::size_t> arrays;
+  std::vector<std::uint64_t> storage_bytes;
+  ExportPlan& plan = torch.plan;
+  const std::size_t first = plan.arrays.size();
+  if (const auto common = torch.root.children.find(kCommonKey); common == torch.root.children.end()) {
+    pickle.begin_map().end_map();
+  } else {
+    tools::write_node(pickle, common->second, [&](std::size_t i) {
+      formats::write_tensor(pickle, all[i].dtype, all[i].shape, fmt::to_string(arrays.size()));
+      arrays.push_back(plan.arrays.size());
+      storage_bytes.push_back(all[i].bytes);
+      plan.arrays.push_back(all[i]);
+    });
+  }
+  formats::TorchArchiveWriter archive(std::move(pickle).take(), storage_bytes);
+  plan.files.push_back({std::string(kCommonFile), first, arrays.size(), archive.size_bytes()});
+  std::vector<PlacedArchive> placed;
+  placed.push_back({std::move(archive), 0, std::move(arrays)});
+  return placed;
 }
 
 }  // namespace
@@ -385,12 +488,7 @@ ExportPlan write_torch_distributed(const std::filesystem::path& from, const std:
 ExportPlan write_torch_distributed(const CheckpointMetadata& from, const std::filesystem::path& target,
                                    const ExportOptions& options) {
   TorchPlan torch(from, options);
-  for (const ExportedArray& array : torch.plan.arrays) {
-    if (is_packed(array.dtype)) {
-      refuse(array.path,
-             "distributed checkpoints have no float4; cast it by --dtype or ExportOptions::dtype");
-    }
-  }
+  require_no_packed(torch.plan);
   StateFlattener flattener(torch.plan);
   flattener.visit(torch.root, {});
   std::vector<DcpEntry> entries = std::move(flattener).take();
@@ -399,15 +497,35 @@ ExportPlan write_torch_distributed(const CheckpointMetadata& from, const std::fi
   }
   std::vector<std::vector<PlacedArchive>> files = place(entries, torch.plan, options.max_file_bytes);
   const std::string metadata = dcp_metadata(entries, torch.plan);
-  const tools::ExportStaging staging(from.path, target, true);
-  tools::Tally tally(torch.plan, options);
-  const std::optional<ArrayReader> reader = open_reader(from, torch, options);
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    write_archives(reader, torch, files[i], torch.plan.files[i].name, staging, tally);
+  write_folder(from, target, options, torch, files, {{kMetadataFile, metadata}});
+  return std::move(torch.plan);
+}
+
+ExportPlan write_torch_dist(const std::filesystem::path& from, const std::filesystem::path& target,
+                            const ExportOptions& options, const Context& context) {
+  return write_torch_dist(checkpointables_metadata(from, context), target, options);
+}
+
+ExportPlan write_torch_dist(const CheckpointMetadata& from, const std::filesystem::path& target,
+                            const ExportOptions& options) {
+  TorchPlan torch(from, options);
+  require_no_packed(torch.plan);
+  const ItemMetadata& item = from.items.at(torch.plan.checkpointable);
+  const bool has_common = torch.root.children.contains(kCommonKey);
+  if (item.handler_id != kStateDictId && !(item.description().layout == kDistributedLayout && has_common)) {
+    refuse(torch.plan.checkpointable,
+           "it is not a state dict of Megatron-Core, of which alone a torch_dist folder can be made; write a "
+           "distributed checkpoint (--format dcp or write_torch_distributed)");
   }
-  io::write_small_file(staging.folder(), kMetadataFile, metadata);
-  tally.add(0);
-  staging.publish();
+  std::vector<DcpEntry> entries = entries_of_state(torch);
+  const std::vector<ExportedArray> all = torch.plan.arrays;
+  std::vector<std::vector<PlacedArchive>> files = place(entries, torch.plan, options.max_file_bytes);
+  const std::string metadata = dcp_metadata(entries, torch.plan);
+  files.push_back(place_common(torch, all));
+  constexpr std::string_view kConfig =
+      R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1})";
+  // Megatron-Core writes this file last: who finds it finds all.
+  write_folder(from, target, options, torch, files, {{kMetadataFile, metadata}, {kConfigFile, kConfig}});
   return std::move(torch.plan);
 }
 

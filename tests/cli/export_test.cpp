@@ -211,6 +211,8 @@ TEST_F(ExportTest, RefusesWhatCannotBeChosen) {
               HasSubstr("'step' cannot be exported so: it is not an array"));
   EXPECT_THAT(run("out.safetensors", {"--only", "v"}).err, HasSubstr("matches no path that is stored"));
   EXPECT_EQ(run("out.safetensors", {"--dtype", "float33"}).status, 2);
+  EXPECT_THAT(run("out", {"--format", "torch_dist"}).err,
+              HasSubstr("it is not a state dict of Megatron-Core"));
   EXPECT_EQ(run("out.pt", {"--separator", "."}).status, 2);
   EXPECT_THAT(names(), ElementsAre("checkpoint"));
 }

@@ -130,6 +130,7 @@ const std::map<std::string, Exit>& exits() {
 // list_checkpoints, latest_checkpoint, is_checkpoint, is_checkpoint_async: they read no content.
 // copy, copy_checkpoint, copy_checkpoint_async: a copy has every byte, of Cairn's own checkpoints.
 // completion, manual: they print what the parser knows.
+// write_torch_dist: as write_torch_distributed, of state dicts alone; tests/megatron/export_test.cpp.
 // save, save_async, save_checkpointables, save_checkpointables_async: they read nothing.
 // no exits:end
 

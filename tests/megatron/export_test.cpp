@@ -6,9 +6,12 @@
 #include <string>
 
 #include "cairn/api/load.hpp"
+#include "cairn/api/save.hpp"
 #include "cairn/tools/torch_export.hpp"
 
 #include "megatron/states_of_ranks.hpp"
+#include "support/fails.hpp"
+#include "support/temp_dir.hpp"
 #include "support/test_data.hpp"
 
 namespace cairn::megatron {
@@ -90,6 +93,30 @@ TEST_F(ExportOfStateDicts, AnArchiveOfMegatronsFolderHasItsObjects) {
   for (const char* key : {"decoder.layers.qkv", "rng_state/shard_0.0_2.2"}) {
     EXPECT_EQ(exported.as_map().at(key), stored.as_map().at(key)) << key;
   }
+}
+
+TEST_F(ExportOfStateDicts, ATorchDistFolderLoadsAsTheCheckpointDoes) {
+  save_state();
+  const std::filesystem::path folder = directory_ / "iter_1";
+
+  const ExportPlan plan = write_torch_dist(target(), folder);
+
+  EXPECT_THAT(plan.left_out, IsEmpty());
+  EXPECT_THAT(testing::list_tree(folder),
+              ElementsAre(".metadata", "__0_0.distcp", "common.pt", "metadata.json"));
+  EXPECT_EQ(backend_of(folder), (Backend{"torch_dist", 1}));
+  const StateDict request = {{"w", ShardedTensor::from_rank_offsets("w", counted({4})).without_data()},
+                             {"rng", ShardedObject{"rng_state"}}};
+  EXPECT_EQ(load(request, folder, {}, *context_).state, load_alone(request).state);
+  EXPECT_EQ(load_common_state_dict(folder, *context_), load_common_state_dict(target(), *context_));
+}
+
+TEST_F(ExportOfStateDicts, WhatIsNotAStateDictIsNotMadeATorchDistFolder) {
+  cairn::save(target(), Tree{{"w", counted({4})}}, {}, *context_);
+
+  EXPECT_THAT([&] { write_torch_dist(target(), directory_ / "iter_1"); },
+              testing::Fails(Errc::invalid_argument, HasSubstr("--format dcp")));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "iter_1"));
 }
 
 }  // namespace

@@ -48,4 +48,19 @@ ExportPlan write_torch_distributed(const std::filesystem::path& from, const std:
 ExportPlan write_torch_distributed(const CheckpointMetadata& from, const std::filesystem::path& target,
                                    const ExportOptions& options = {});
 
+/// Writes a state dict as Megatron-Core's `torch_dist` has it: tensors and objects by their keys in a distributed
+/// checkpoint, common state in `common.pt`, and `metadata.json`. A state dict is a checkpointable of the handler
+/// `kStateDictId`, or a folder of Megatron-Core's. Returns what was written, when it is on the disk. Blocks.
+///
+/// A tensor is one chunk. Objects keep their unique keys, so that random states of another grid are not found.
+/// Memory: as write_torch_distributed.
+/// Errors: as write_torch_distributed; Errc::invalid_argument, too, for what is not a state dict, and, naming the path,
+///         for what is neither a tensor nor has the name of an object. Nothing is left behind.
+/// Example: cairn::write_torch_dist("run/100", "iter_0000100");
+ExportPlan write_torch_dist(const std::filesystem::path& from, const std::filesystem::path& target,
+                            const ExportOptions& options = {}, const Context& context = default_context());
+/// The same for a checkpoint that was described before.
+ExportPlan write_torch_dist(const CheckpointMetadata& from, const std::filesystem::path& target,
+                            const ExportOptions& options = {});
+
 }  // namespace cairn
