@@ -32,7 +32,7 @@ struct PruneArguments {
 struct ExportArguments {
   ExportArguments() = default;
 
-  std::string format;             ///< "safetensors", "hf", "torch", "dcp" or "torch_dist"; empty: by the target's name.
+  std::string format;  ///< "safetensors", "hf", "torch", "dcp" or "torch_dist"; empty: by the target's name.
   std::vector<std::string> only;  ///< Patterns of what is taken; none: all.
   std::string dtype;              ///< That arrays are cast to; empty: they stay as they are.
   std::string separator = "/";    ///< Between the keys of a path, in names.

@@ -201,7 +201,8 @@ TEST_F(ExportTest, TakesTheDtypesThatTheToolPrints) {
 
   ASSERT_EQ(run("out.safetensors", {"--dtype", "float8_e4m3"}).status, 0);  // Of torch: float8_e4m3fn.
 
-  EXPECT_EQ(load(folder_ / "out.safetensors").at("w").array_if()->dtype(), DType::float8_e4m3);
+  const Tree loaded = load(folder_ / "out.safetensors");
+  EXPECT_EQ(loaded.at("w").array_if()->dtype(), DType::float8_e4m3);
 }
 
 TEST_F(ExportTest, RefusesWhatCannotBeChosen) {
