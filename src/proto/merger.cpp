@@ -118,7 +118,7 @@ class Merging {
       }
       MergePlace& place = places.make(step);
       if (step.type != nullptr) {
-        splice(*ready_[i].message, *place.message);
+        splice(*ready_[i].message, *place.message, [&] { return name(step); });
         ready_[i].own.reset();
       } else {
         const auto name_step = [&] { return name(step); };
@@ -175,19 +175,14 @@ class Merging {
   /// that it does not move while it grows. Memory that no number comes to is reserved only.
   void append(const Message& from, Message& to, const FieldDescriptor& list, const MergeStep& step,
               std::uint64_t bytes) const {
-    constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+    constexpr double kMost = std::numeric_limits<int>::max();
     const int count = from.GetReflection()->FieldSize(from, &list);
-    const std::int64_t needed = std::int64_t{to.GetReflection()->FieldSize(to, &list)} + count;
-    if (needed > kMost) {
-      throw Error(
-          Errc::malformed_metadata,
-          fmt::format("{}: '{}' has more elements than the 2^31 - 1 of protobuf", name(step), list.name()));
-    }
+    const int needed =
+        joined_size(to.GetReflection()->FieldSize(to, &list), count, list, [&] { return name(step); });
     const double pages =
         static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(step.bytes, 1));
     const double expected = static_cast<double>(needed) + count * pages;  // With a page to spare.
-    reserve_numbers(to, list, static_cast<int>(needed),
-                    static_cast<int>(std::min(expected, static_cast<double>(kMost))));
+    reserve_numbers(to, list, needed, static_cast<int>(std::min(expected, kMost)));
     copy_numbers(from, list, 0, static_cast<std::size_t>(count), to);
   }
 

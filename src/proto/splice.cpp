@@ -2,12 +2,17 @@
 #include "proto/splice.hpp"
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
+#include <fmt/format.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include "proto/map_access.hpp"
+#include "cairn/base/error.hpp"
+
+#include "proto/scalars.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -37,25 +42,36 @@ void append_messages(Message& from, Message& to, const FieldDescriptor& field) {
 
 }  // namespace
 
-void splice(Message& from, Message& to) {
+int joined_size(int there, int more, const FieldDescriptor& field, const std::function<std::string()>& name) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  if (more > kMost - there) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: '{}' has {} elements, more than the 2^31 - 1 of protobuf", name(),
+                            field.full_name(), std::int64_t{there} + more));
+  }
+  return there + more;
+}
+
+void splice(Message& from, Message& to, const std::function<std::string()>& name) {
   const Reflection& reflection = *to.GetReflection();
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(from, &fields);
   std::vector<const FieldDescriptor*> moved;   // Whole.
-  std::vector<const FieldDescriptor*> copied;  // Elements that are not messages, behind others.
+  std::vector<const FieldDescriptor*> copied;  // Entries, and elements that are not messages, behind others.
   for (const FieldDescriptor* field : fields) {
     const bool is_message = field->message_type() != nullptr;
-    if (field->is_repeated() ? reflection.FieldSize(to, field) == 0
-                             : !is_message || !reflection.HasField(to, field)) {
+    const int there = field->is_repeated() ? reflection.FieldSize(to, field) : 0;
+    if (field->is_repeated()) {
+      static_cast<void>(joined_size(there, reflection.FieldSize(from, field), *field, name));
+    }
+    if (field->is_repeated() ? there == 0 : !is_message || !reflection.HasField(to, field)) {
       moved.push_back(field);
-    } else if (field->is_map()) {
-      move_entries(from, to, *field);
-    } else if (field->is_repeated() && is_message) {
+    } else if (is_message_list(*field)) {
       append_messages(from, to, *field);
     } else if (field->is_repeated()) {
       copied.push_back(field);
     } else {
-      splice(*reflection.MutableMessage(&from, field), *reflection.MutableMessage(&to, field));
+      splice(*reflection.MutableMessage(&from, field), *reflection.MutableMessage(&to, field), name);
     }
   }
   if (!copied.empty()) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
+#include <functional>
 #include <new>
+#include <string>
 
 #include <google/protobuf/struct.pb.h>
 #include <gtest/gtest.h>
@@ -22,9 +24,10 @@ bool splices_with(const Fault& fault) {
     from.add_values()->set_number_value(4 + i);
     to.add_values()->set_number_value(i);
   }
+  const std::function<std::string()> name = [] { return "a page"; };
   injector().arm(&fault);
   try {
-    proto::splice(from, to);
+    proto::splice(from, to, name);
   } catch (const std::bad_alloc&) {
     injector().disarm();
     return false;

@@ -176,7 +176,7 @@ TEST(Splice, MergesAsProtobufDoes) {
     expected->MergeFrom(*to);
     expected->MergeFrom(*from);
 
-    splice(*from, *to);
+    splice(*from, *to, [] { return "a page"; });
 
     EXPECT_EQ(serialised(*to), serialised(*expected));
   }
