@@ -37,12 +37,18 @@ std::uint64_t page_size_of(const SplitOptions& options, std::uint64_t message_by
 class AutoPager final : public Pager {
  public:
   AutoPager(Tags path, std::uint64_t page_size, std::uint64_t max_size)
-      : Pager(std::move(path), page_size), third_(page_size / 3), third_of_most_(max_size / 3) {}
+      : Pager(std::move(path), page_size),
+        page_size_(page_size),
+        third_(page_size / 3),
+        third_of_most_(max_size / 3) {}
 
   /// Returns the chunks of a message; `cuts` has those of what was taken out of it.
   std::vector<Chunk> chunks(const Message& message, std::uint64_t bytes) {
+    if (bytes <= third_) {  // Nothing is cut out, so maps need not be seen as lists.
+      return {Chunk::borrow(message)};
+    }
     std::vector<Selection> found = pages(message, bytes);
-    return to_chunks(message, std::move(found), cuts_.empty());
+    return to_chunks(message, bytes, std::move(found), cuts_.empty());
   }
 
   std::vector<PlannedChunk>& cuts() { return cuts_; }
@@ -89,15 +95,17 @@ class AutoPager final : public Pager {
     if (found.size() == 1 && found.front().size_bytes <= third_) {
       return std::make_shared<const Selection>(std::move(found.front()));
     }
-    for (Chunk& chunk : to_chunks(message, std::move(found), cuts_.size() == cuts_before)) {
+    for (Chunk& chunk : to_chunks(message, bytes, std::move(found), cuts_.size() == cuts_before)) {
       add_cut(std::move(chunk));
     }
     return nullptr;
   }
 
-  static std::vector<Chunk> to_chunks(const Message& message, std::vector<Selection> pages, bool is_whole) {
+  [[nodiscard]] std::vector<Chunk> to_chunks(const Message& message, std::uint64_t bytes,
+                                             std::vector<Selection> pages, bool is_whole) const {
     std::vector<Chunk> chunks;
-    if (is_whole && pages.size() == 1) {
+    // A page has each key of a map once: where the message has some twice, the page may be smaller, and fit.
+    if (is_whole && pages.size() == 1 && bytes <= std::max(page_size_, pages.front().size_bytes)) {
       chunks.push_back(Chunk::borrow(message));
       return chunks;
     }
@@ -114,6 +122,7 @@ class AutoPager final : public Pager {
     added.has_limit = false;
   }
 
+  const std::uint64_t page_size_;
   const std::uint64_t third_;
   const std::uint64_t third_of_most_;
   std::vector<PlannedChunk> cuts_;

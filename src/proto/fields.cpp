@@ -83,27 +83,16 @@ std::uint64_t number_bytes(const Message& message, const FieldDescriptor& field,
   });
 }
 
-std::uint64_t number_bytes(const MapEntry& entry, const FieldDescriptor& value) {
-  return with_scalar(value, [&](const auto& functions) {
-    return bytes_of_value(value.type(), (entry.value.*functions.get_value)());
-  });
-}
-
-std::uint64_t key_bytes(const MapEntry& entry, const FieldDescriptor& field) {
+std::uint64_t key_bytes(const Tag& key_of_entry, const FieldDescriptor& field) {
   const FieldDescriptor& key = *field.message_type()->map_key();
-  return 2 + std::visit([&key](const auto& value) { return bytes_of_value(key.type(), value); },
-                        to_tag(entry.key));
+  return 2 +
+         std::visit([&key](const auto& value) { return bytes_of_value(key.type(), value); }, key_of_entry);
 }
 
 std::string number_text(const Message& message, const FieldDescriptor& field, Element element) {
   return with_scalar(field, [&](const auto& functions) {
     return text_of_value(field, functions.of(message, field, element));
   });
-}
-
-std::string number_text(const google::protobuf::MapValueConstRef& entry, const FieldDescriptor& value) {
-  return with_scalar(
-      value, [&](const auto& functions) { return text_of_value(value, (entry.*functions.get_value)()); });
 }
 
 std::uint64_t unknown_bytes(const UnknownField& field) {
@@ -158,7 +147,7 @@ const FieldDescriptor* only_number_list(const Message& message) {
 }
 
 void reserve_numbers(Message& message, const FieldDescriptor& field, int needed, int expected) {
-  with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
+  with_scalar(field, [&]<class T>(const ScalarFunctions<T>& /*functions*/) {
     if constexpr (std::is_arithmetic_v<T>) {
       auto& numbers = numbers_of<T>(message, field);
       if (numbers.Capacity() >= needed) {
@@ -175,7 +164,7 @@ void reserve_numbers(Message& message, const FieldDescriptor& field, int needed,
 
 void copy_numbers(const Message& from, const FieldDescriptor& field, std::size_t begin, std::size_t end,
                   Message& to) {
-  with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
+  with_scalar(field, [&]<class T>(const ScalarFunctions<T>& /*functions*/) {
     if constexpr (std::is_arithmetic_v<T>) {
       const auto first = numbers_of<T>(from, field).begin();
       numbers_of<T>(to, field).Add(first + static_cast<std::ptrdiff_t>(begin),

@@ -8,7 +8,7 @@
 
 #include <google/protobuf/message.h>
 
-#include "proto/map_access.hpp"
+#include "proto/tags.hpp"
 
 namespace cairn::proto {
 
@@ -22,16 +22,13 @@ using Element = std::optional<int>;
 /// Bytes of a number in the binary form, without tag.
 [[nodiscard]] std::uint64_t number_bytes(const google::protobuf::Message& message,
                                          const google::protobuf::FieldDescriptor& field, Element element);
-/// The same of the value of an entry, and of its key, which may be a string, with the tags of both.
-[[nodiscard]] std::uint64_t number_bytes(const MapEntry& entry,
-                                         const google::protobuf::FieldDescriptor& value);
-[[nodiscard]] std::uint64_t key_bytes(const MapEntry& entry, const google::protobuf::FieldDescriptor& field);
+/// The same of a key of a map, which may be a string, with the tags of key and value.
+[[nodiscard]] std::uint64_t key_bytes(const Tag& key_of_entry,
+                                      const google::protobuf::FieldDescriptor& field);
 /// The shortest text that is read as the same number, `true` or `false`, or the name of an enum's value; of a value
 /// without a name its four bytes.
 [[nodiscard]] std::string number_text(const google::protobuf::Message& message,
                                       const google::protobuf::FieldDescriptor& field, Element element);
-[[nodiscard]] std::string number_text(const google::protobuf::MapValueConstRef& entry,
-                                      const google::protobuf::FieldDescriptor& value);
 /// Bytes of an unknown field with its tags.
 [[nodiscard]] std::uint64_t unknown_bytes(const google::protobuf::UnknownField& field);
 /// Bytes of a message that lies in one of `above` bytes, after ByteSizeLong of that. Protobuf keeps 32 bits of a size,

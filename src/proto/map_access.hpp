@@ -4,52 +4,47 @@
 #include <cstddef>
 #include <vector>
 
-#include <google/protobuf/map_field.h>
 #include <google/protobuf/message.h>
+
+#include "proto/tags.hpp"
 
 namespace cairn::proto {
 
-/// Maps by reflection, without the copy of all entries as messages that `Reflection::GetRepeatedMessage` makes of a map
-/// and keeps in the message. Protobuf has the functions for that, and has them private.
+/// Maps by what protobuf's reflection offers to all: a map is a list of messages, its entries, each with a key and a
+/// value. Protobuf makes that list when it is first asked for, and keeps it in the message along with the map.
+/// In a list that was parsed a key may come twice; the last entry counts.
 
-/// One entry of a map. The value lies in the message.
+/// One entry of a map: its key, and its place in the list.
 struct MapEntry {
-  google::protobuf::MapKey key;
-  google::protobuf::MapValueConstRef value;
+  Tag key;
+  int place = 0;
 };
 
-/// Returns the entries of a map in the order of their keys, which is the order of the deterministic binary form.
-///
-/// Threads: several may read the same message. Ownership: the entries are valid while the message is not changed.
-[[nodiscard]] std::vector<MapEntry> sorted_entries(const google::protobuf::Message& message,
-                                                   const google::protobuf::FieldDescriptor& field);
+/// The entries that count, in the order of their keys, which is the order of the deterministic binary form.
+struct MapEntries {
+  std::vector<MapEntry> sorted;
+  int listed = 0;  // The length of the list, with the entries that do not count.
 
-/// Returns how many elements a repeated field has. A map of a dynamic message that was parsed counts a key once, as
-/// often as it lay on the wire; protobuf's FieldSize counts each of its entries there.
-[[nodiscard]] std::size_t count_elements(const google::protobuf::Message& message,
-                                         const google::protobuf::FieldDescriptor& field);
+  /// The entry of a key; null where there is none.
+  [[nodiscard]] const MapEntry* find(const Tag& key) const;
+};
 
-/// Has protobuf make the maps of all messages out of the entries that it has parsed, so that ByteSizeLong says the same
-/// before and after somebody has looked at one.
-void settle_maps(const google::protobuf::Message& message);
+/// Threads: several may read the same message.
+[[nodiscard]] MapEntries entries_of(const google::protobuf::Message& message,
+                                    const google::protobuf::FieldDescriptor& field);
 
-/// Returns the value of a key; an empty one is made where the key is not there.
-[[nodiscard]] google::protobuf::MapValueRef entry_for(google::protobuf::Message& message,
-                                                      const google::protobuf::FieldDescriptor& field,
-                                                      const google::protobuf::MapKey& key);
+/// Returns the message that an entry is; null where the map was changed, and has another entry there.
+[[nodiscard]] const google::protobuf::Message* find_listed(const google::protobuf::Message& message,
+                                                           const google::protobuf::FieldDescriptor& field,
+                                                           const MapEntry& entry);
 
-/// Looks for a key without adding it; returns whether it is there.
-[[nodiscard]] bool find_entry(const google::protobuf::Message& message,
-                              const google::protobuf::FieldDescriptor& field,
-                              const google::protobuf::MapKey& key, google::protobuf::MapValueConstRef& value);
+/// Appends an entry with a key that the map does not have.
+[[nodiscard]] google::protobuf::Message& add_entry(google::protobuf::Message& message,
+                                                   const google::protobuf::FieldDescriptor& field,
+                                                   const Tag& key);
 
-/// Sets a value that is not a message.
-void copy_scalar(const google::protobuf::MapValueConstRef& from, google::protobuf::MapValueRef& to,
-                 const google::protobuf::FieldDescriptor& value);
-
-/// Moves all entries of one map into another of the same type; they replace those of the same key. Both messages lie in
-/// the same arena, or both on the heap.
-void move_entries(google::protobuf::Message& from, google::protobuf::Message& to,
-                  const google::protobuf::FieldDescriptor& field);
+/// Moves a list of entries into the map of a generated message, so that the message has them once. Of a dynamic message
+/// the list is all that there is; in an arena it would not be freed. Both stay as they are.
+void move_into_map(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field);
 
 }  // namespace cairn::proto

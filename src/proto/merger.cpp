@@ -127,6 +127,7 @@ class Merging {
         is_set[step.place] = true;
       }
     }
+    places.finish();
     return merged;
   }
 

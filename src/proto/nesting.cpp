@@ -10,7 +10,6 @@
 #include <google/protobuf/unknown_field_set.h>
 
 #include "proto/fields.hpp"
-#include "proto/map_access.hpp"
 #include "proto/scalars.hpp"
 
 namespace cairn::proto {
@@ -40,10 +39,10 @@ bool field_nests_at_most(int most, const Message& message, std::uint64_t bytes,
     if (field.message_type()->map_value()->message_type() == nullptr) {
       return most > 0;
     }
-    for (const MapEntry& entry :
-         sorted_entries(message, field)) {  // An entry is a level, and its value another.
-      const Message& value = entry.value.GetMessageValue();
-      if (!nests_at_most(most - 2, value, value.ByteSizeLong())) {
+    const FieldDescriptor& value = *field.message_type()->map_value();
+    for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+      const Message& there = message_of(message_of(message, field, i), value, {});
+      if (!nests_at_most(most - 2, there, there.ByteSizeLong())) {  // An entry is a level, its value another.
         return false;
       }
     }

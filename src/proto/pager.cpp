@@ -21,23 +21,33 @@ FieldNumber number_of(const FieldDescriptor& field) {
 
 /// Reads a value of a message that has `above` bytes. Strings that do not lie in one piece are copied to `scratch`.
 PageValue value_of(const Message& message, std::uint64_t above, const FieldDescriptor& field, Element element,
-                   const MapEntry* entry, std::string& scratch) {
-  const FieldDescriptor& type = entry != nullptr ? *field.message_type()->map_value() : field;
+                   std::string& scratch) {
   PageValue value;
-  value.key_bytes = entry != nullptr ? key_bytes(*entry, field) : 0;
-  if (type.message_type() != nullptr) {
-    value.message = entry != nullptr ? &entry->value.GetMessageValue() : &message_of(message, field, element);
-    // Where entries were messages until now, their values have no size yet.
-    value.bytes = entry != nullptr ? value.message->ByteSizeLong() : bytes_below(above, *value.message);
-  } else if (type.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-    value.text =
-        entry != nullptr ? &entry->value.GetStringValue() : &string_of(message, field, element, scratch);
+  if (field.message_type() != nullptr) {
+    value.message = &message_of(message, field, element);
+    value.bytes = bytes_below(above, *value.message);
+  } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    value.text = &string_of(message, field, element, scratch);
     value.is_copy = value.text == &scratch;
     value.bytes = value.text->size();
   } else {
-    value.bytes = entry != nullptr ? number_bytes(*entry, type) : number_bytes(message, field, element);
+    value.bytes = number_bytes(message, field, element);
   }
   return value;
+}
+
+/// Reads the value of an entry.
+PageValue value_of(const Message& message, const FieldDescriptor& field, const MapEntry& entry,
+                   std::string& scratch) {
+  constexpr std::uint64_t kNotCounted = std::numeric_limits<std::uint64_t>::max();  // The list is new.
+  PageValue value = value_of(message_of(message, field, entry.place), kNotCounted,
+                             *field.message_type()->map_value(), {}, scratch);
+  value.key_bytes = key_bytes(entry.key, field);
+  return value;
+}
+
+std::shared_ptr<const MapEntries> entries_if_map(const Message& message, const FieldDescriptor& field) {
+  return field.is_map() ? std::make_shared<const MapEntries>(entries_of(message, field)) : nullptr;
 }
 
 }  // namespace
@@ -97,7 +107,7 @@ class Pager::Packer {
 
   void add_numbers(const FieldDescriptor& field, const std::vector<Range>& ranges) {
     const std::uint64_t tag = field.is_packed() ? 0 : tag_bytes(field);
-    with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& /*functions*/) {
+    with_scalar(field, [&]<class T>(const ScalarFunctions<T>& /*functions*/) {
       if constexpr (std::is_arithmetic_v<T>) {
         const auto& numbers = numbers_of<T>(message_, field);
         for (const Range& range : ranges) {
@@ -138,9 +148,13 @@ std::vector<Selection> Pager::pages(const Message& message, std::uint64_t bytes)
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    const std::size_t count = field->is_repeated() ? count_elements(message, *field) : 1;
+    const auto entries = entries_if_map(message, *field);
+    const std::size_t count = entries != nullptr ? entries->sorted.size()
+                              : field->is_repeated()
+                                  ? static_cast<std::size_t>(reflection.FieldSize(message, field))
+                                  : 1;
     path_.emplace_back(number_of(*field));
-    add_elements(message, bytes, *field, ranges(count), packer);
+    add_elements(message, bytes, *field, entries, ranges(count), packer);
     path_.pop_back();
   }
   const auto& unknown = reflection.GetUnknownFields(message);
@@ -154,15 +168,14 @@ std::vector<Selection> Pager::pages(const Message& message, std::uint64_t bytes)
 Selection Pager::page_of(const Message& message, const FieldDescriptor& field, Range range) {
   Packer packer(message, max_size_);
   path_.emplace_back(number_of(field));
-  add_elements(message, message.ByteSizeLong(), field, {range}, packer);
+  add_elements(message, message.ByteSizeLong(), field, entries_if_map(message, field), {range}, packer);
   path_.pop_back();
   return std::move(std::move(packer).take().front());
 }
 
 void Pager::add_elements(const Message& message, std::uint64_t bytes, const FieldDescriptor& field,
-                         const std::vector<Range>& ranges, Packer& packer) {
-  const auto entries =
-      field.is_map() ? std::make_shared<const MapEntries>(sorted_entries(message, field)) : nullptr;
+                         const std::shared_ptr<const MapEntries>& entries, const std::vector<Range>& ranges,
+                         Packer& packer) {
   if (is_number_list(field)) {  // No element of one is cut out: it would have no place.
     return packer.add_numbers(field, ranges);
   }
@@ -172,12 +185,13 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
   std::string scratch;
   const auto add = [&](std::size_t i) {
     const Element element = field.is_repeated() ? Element(static_cast<int>(i)) : Element();
-    const MapEntry* entry = entries != nullptr ? &(*entries)[i] : nullptr;
-    const PageValue value = value_of(message, bytes, field, element, entry, scratch);
+    const MapEntry* entry = entries != nullptr ? &entries->sorted[i] : nullptr;
+    const PageValue value = entry != nullptr ? value_of(message, field, *entry, scratch)
+                                             : value_of(message, bytes, field, element, scratch);
     Kept kept;
     if (value.bytes + value.key_bytes >= from) {
       if (element) {
-        path_.push_back(entry != nullptr ? to_tag(entry->key) : Tag(ElementIndex{i}));
+        path_.push_back(entry != nullptr ? entry->key : Tag(ElementIndex{i}));
       }
       kept = keep(value);
       if (element) {

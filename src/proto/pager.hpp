@@ -68,7 +68,8 @@ class Pager {
  private:
   class Packer;
   void add_elements(const google::protobuf::Message& message, std::uint64_t bytes,
-                    const google::protobuf::FieldDescriptor& field, const std::vector<Range>& ranges,
+                    const google::protobuf::FieldDescriptor& field,
+                    const std::shared_ptr<const MapEntries>& entries, const std::vector<Range>& ranges,
                     Packer& packer);
 
   Tags path_;

@@ -92,13 +92,9 @@ void set_string(MergePlace& place, std::string bytes, bool append) {
   const Reflection& reflection = *place.message->GetReflection();
   std::string scratch;
   if (append) {
-    bytes.insert(0, place.entry ? place.entry->GetStringValue()
-                                : string_of(*place.message, *place.field, place.index, scratch));
+    bytes.insert(0, string_of(*place.message, *place.field, place.index, scratch));
   }
-  if (place.entry) {
-    // It lies in the map, which is not const; the function that sets it copies.
-    const_cast<std::string&>(place.entry->GetStringValue()) = std::move(bytes);
-  } else if (place.index) {
+  if (place.index) {
     reflection.SetRepeatedString(place.message, place.field, *place.index, std::move(bytes));
   } else {
     reflection.SetString(place.message, place.field, std::move(bytes));
@@ -111,7 +107,7 @@ PlaceMaker::PlaceMaker(Message& out, const MergePlan& plan, std::uint64_t most_e
     : plan_(plan), out_type_(out.GetDescriptor()), empty_elements_(most_empty_elements) {
   MergePlace root;
   root.message = &out;
-  way_.push_back({plan.root, root});
+  way_.push_back({plan.root, root, {}});
 }
 
 MergePlace& PlaceMaker::make(const MergeStep& step) {
@@ -123,15 +119,48 @@ MergePlace& PlaceMaker::make(const MergeStep& step) {
     missing.push_back(known);
     known = paths.above(known);
   }
-  way_.erase(way_.begin() + static_cast<std::ptrdiff_t>(length(known)) + 1, way_.end());
+  go_back(length(known) + 1);
   for (auto next = missing.rbegin(); next != missing.rend(); ++next) {
-    MergePlace place = behind(way_.back().place, paths.tag(*next), step);
-    way_.push_back({*next, place});
+    MergePlace place = behind(way_.back(), paths.tag(*next), step);
+    way_.push_back({*next, place, {}});
   }
   return way_.back().place;
 }
 
-MergePlace PlaceMaker::behind(const MergePlace& place, const Tag& tag, const MergeStep& step) {
+void PlaceMaker::finish() {
+  go_back(0);
+}
+
+void PlaceMaker::go_back(std::size_t stops) {
+  for (; way_.size() > stops; way_.pop_back()) {  // Maps that lie in the values of others first.
+    if (way_.back().entries) {
+      move_into_map(*way_.back().place.message, *way_.back().place.field);
+    }
+  }
+}
+
+/// Finds or makes an entry of the map at a stop.
+Message& PlaceMaker::entry_of(Stop& stop, const Tag& key) {
+  Message& message = *stop.place.message;
+  const FieldDescriptor& field = *stop.place.field;
+  const Reflection& reflection = *message.GetReflection();
+  if (!stop.entries) {
+    MapEntries there = entries_of(message, field);
+    stop.entries.emplace();
+    for (MapEntry& entry : there.sorted) {
+      stop.entries->emplace_hint(stop.entries->end(), std::move(entry.key), entry.place);
+    }
+  }
+  if (const auto found = stop.entries->find(key); found != stop.entries->end()) {
+    return *reflection.MutableRepeatedMessage(&message, &field, found->second);
+  }
+  Message& entry = add_entry(message, field, key);
+  stop.entries->emplace(key, reflection.FieldSize(message, &field) - 1);
+  return entry;
+}
+
+MergePlace PlaceMaker::behind(Stop& stop, const Tag& tag, const MergeStep& step) {
+  const MergePlace& place = stop.place;
   MergePlace result = place;
   Message& message = *place.message;
   const Reflection& reflection = *message.GetReflection();
@@ -148,10 +177,10 @@ MergePlace PlaceMaker::behind(const MergePlace& place, const Tag& tag, const Mer
       result.index.reset();
     }
   } else {
-    result.entry = entry_for(message, *place.field, to_map_key(tag));
-    if (place.field->message_type()->map_value()->message_type() != nullptr) {
-      result.message = result.entry->MutableMessageValue();
-      result.entry.reset();
+    result.message = &entry_of(stop, tag);
+    result.field = place.field->message_type()->map_value();
+    if (result.field->message_type() != nullptr) {
+      result.message = result.message->GetReflection()->MutableMessage(result.message, result.field);
     }
   }
   return result;
@@ -188,11 +217,13 @@ Message* find_message(Message& root, std::span<const Tag> path) {
     const auto number = static_cast<int>(std::get<FieldNumber>(path[i]).value);
     const FieldDescriptor& field = *find_field(*message->GetDescriptor(), number);
     if (field.is_map()) {
-      google::protobuf::MapValueConstRef value;
-      if (!find_entry(*message, field, to_map_key(path[++i]), value)) {
+      const MapEntries entries = entries_of(*message, field);
+      const MapEntry* found = entries.find(path[++i]);
+      if (found == nullptr) {
         return nullptr;
       }
-      message = const_cast<Message*>(&value.GetMessageValue());  // Of a message that is not const.
+      Message* entry = reflection.MutableRepeatedMessage(message, &field, found->place);
+      message = entry->GetReflection()->MutableMessage(entry, field.message_type()->map_value());
     } else if (field.is_repeated()) {
       const std::uint64_t index = std::get<ElementIndex>(path[++i]).value;
       if (index >= static_cast<std::uint64_t>(reflection.FieldSize(*message, &field))) {
@@ -210,15 +241,13 @@ Message* find_message(Message& root, std::span<const Tag> path) {
 
 void set_scalar(MergePlace& place, const FieldDescriptor& value, std::string bytes, bool append,
                 const std::function<std::string()>& name, std::vector<std::string>& remarks) {
-  with_scalar(value, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& functions) {
+  with_scalar(value, [&]<class T>(const ScalarFunctions<T>& functions) {
     if constexpr (std::is_same_v<T, std::string>) {
       set_string(place, std::move(bytes), append);
     } else {
       const T number = number_from<T>(bytes, value, name, remarks);
       const Reflection& reflection = *place.message->GetReflection();
-      if (place.entry) {
-        ((*place.entry).*functions.set_value)(number);
-      } else if (place.index) {
+      if (place.index) {
         (reflection.*functions.set_element)(place.message, place.field, *place.index, number);
       } else {
         (reflection.*functions.set)(place.message, place.field, number);

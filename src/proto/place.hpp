@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include <google/protobuf/map_field.h>
 #include <google/protobuf/message.h>
 
 #include "proto/merge_plan.hpp"
@@ -20,7 +21,6 @@ struct MergePlace {
   google::protobuf::Message* message = nullptr;  // There; of a scalar the message that has it.
   const google::protobuf::FieldDescriptor* field = nullptr;
   std::optional<int> index;
-  std::optional<google::protobuf::MapValueRef> entry;  // Of a map.
 };
 
 /// Finds the places of steps in a message, one after the other, and makes the messages, elements and entries that are
@@ -35,14 +35,20 @@ class PlaceMaker {
   /// Errors: Errc::malformed_metadata where too many elements are missing, and for an element of a repeated scalar that
   ///         is not there.
   [[nodiscard]] MergePlace& make(const MergeStep& step);
+  /// Has protobuf make maps of the entries that came one by one: places that were made are gone.
+  void finish();
 
  private:
   struct Stop {
     PathTree::Place at = PathTree::kRoot;
     MergePlace place;
+    std::optional<std::map<Tag, int>> entries;  // Of a map, by their keys; nothing until one was asked for.
   };
 
-  [[nodiscard]] MergePlace behind(const MergePlace& place, const Tag& tag, const MergeStep& step);
+  /// Leaves the stops behind the first `stops`.
+  void go_back(std::size_t stops);
+  [[nodiscard]] MergePlace behind(Stop& stop, const Tag& tag, const MergeStep& step);
+  [[nodiscard]] google::protobuf::Message& entry_of(Stop& stop, const Tag& key);
   void extend(const MergePlace& list, std::uint64_t index, const MergeStep& step);
 
   const MergePlan& plan_;

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/map_field.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/repeated_field.h>
 
@@ -68,8 +67,8 @@ template <class T>
 }
 #pragma GCC diagnostic pop
 
-/// The calls of protobuf that read and set scalars of one kind: in a field, as an element, as the value of a map.
-template <class T, class Shared = T>
+/// The calls of protobuf that read and set scalars of one kind: in a field, or as an element.
+template <class T>
 struct ScalarFunctions {
   using Message = google::protobuf::Message;
   using Field = google::protobuf::FieldDescriptor;
@@ -80,8 +79,6 @@ struct ScalarFunctions {
   void (Reflection::*set)(Message*, const Field*, T) const;
   void (Reflection::*set_element)(Message*, const Field*, int, T) const;
   void (Reflection::*add)(Message*, const Field*, T) const;
-  Shared (google::protobuf::MapValueConstRef::*get_value)() const;
-  void (google::protobuf::MapValueRef::*set_value)(Shared);
 
   [[nodiscard]] T of(const Message& message, const Field& field, std::optional<int> element) const {
     const Reflection& reflection = *message.GetReflection();
@@ -90,59 +87,48 @@ struct ScalarFunctions {
   }
 };
 
-/// Calls `use` with the functions for the type of a field, or of the value of a map, that is no message.
+/// Calls `use` with the functions for the type of a field that is no message.
 template <class Use>
 auto with_scalar(const google::protobuf::FieldDescriptor& field, const Use& use) {
   using google::protobuf::FieldDescriptor;
   using google::protobuf::Reflection;
-  using Value = google::protobuf::MapValueConstRef;
-  using MutableValue = google::protobuf::MapValueRef;
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
       return use(ScalarFunctions<std::int32_t>{&Reflection::GetInt32, &Reflection::GetRepeatedInt32,
                                                &Reflection::SetInt32, &Reflection::SetRepeatedInt32,
-                                               &Reflection::AddInt32, &Value::GetInt32Value,
-                                               &MutableValue::SetInt32Value});
+                                               &Reflection::AddInt32});
     case FieldDescriptor::CPPTYPE_INT64:
       return use(ScalarFunctions<std::int64_t>{&Reflection::GetInt64, &Reflection::GetRepeatedInt64,
                                                &Reflection::SetInt64, &Reflection::SetRepeatedInt64,
-                                               &Reflection::AddInt64, &Value::GetInt64Value,
-                                               &MutableValue::SetInt64Value});
+                                               &Reflection::AddInt64});
     case FieldDescriptor::CPPTYPE_UINT32:
       return use(ScalarFunctions<std::uint32_t>{&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32,
                                                 &Reflection::SetUInt32, &Reflection::SetRepeatedUInt32,
-                                                &Reflection::AddUInt32, &Value::GetUInt32Value,
-                                                &MutableValue::SetUInt32Value});
+                                                &Reflection::AddUInt32});
     case FieldDescriptor::CPPTYPE_UINT64:
       return use(ScalarFunctions<std::uint64_t>{&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64,
                                                 &Reflection::SetUInt64, &Reflection::SetRepeatedUInt64,
-                                                &Reflection::AddUInt64, &Value::GetUInt64Value,
-                                                &MutableValue::SetUInt64Value});
+                                                &Reflection::AddUInt64});
     case FieldDescriptor::CPPTYPE_FLOAT:
       return use(ScalarFunctions<float>{&Reflection::GetFloat, &Reflection::GetRepeatedFloat,
                                         &Reflection::SetFloat, &Reflection::SetRepeatedFloat,
-                                        &Reflection::AddFloat, &Value::GetFloatValue,
-                                        &MutableValue::SetFloatValue});
+                                        &Reflection::AddFloat});
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return use(ScalarFunctions<double>{&Reflection::GetDouble, &Reflection::GetRepeatedDouble,
                                          &Reflection::SetDouble, &Reflection::SetRepeatedDouble,
-                                         &Reflection::AddDouble, &Value::GetDoubleValue,
-                                         &MutableValue::SetDoubleValue});
+                                         &Reflection::AddDouble});
     case FieldDescriptor::CPPTYPE_BOOL:
       return use(ScalarFunctions<bool>{&Reflection::GetBool, &Reflection::GetRepeatedBool,
                                        &Reflection::SetBool, &Reflection::SetRepeatedBool,
-                                       &Reflection::AddBool, &Value::GetBoolValue,
-                                       &MutableValue::SetBoolValue});
+                                       &Reflection::AddBool});
     case FieldDescriptor::CPPTYPE_ENUM:
       return use(ScalarFunctions<int>{&Reflection::GetEnumValue, &Reflection::GetRepeatedEnumValue,
                                       &Reflection::SetEnumValue, &Reflection::SetRepeatedEnumValue,
-                                      &Reflection::AddEnumValue, &Value::GetEnumValue,
-                                      &MutableValue::SetEnumValue});
+                                      &Reflection::AddEnumValue});
     default:
-      return use(ScalarFunctions<std::string, const std::string&>{
-          &Reflection::GetString, &Reflection::GetRepeatedString, &Reflection::SetString,
-          &Reflection::SetRepeatedString, &Reflection::AddString, &Value::GetStringValue,
-          &MutableValue::SetStringValue});
+      return use(ScalarFunctions<std::string>{&Reflection::GetString, &Reflection::GetRepeatedString,
+                                              &Reflection::SetString, &Reflection::SetRepeatedString,
+                                              &Reflection::AddString});
   }
 }
 

@@ -2,7 +2,6 @@
 #include "proto/selection.hpp"
 
 #include <cstddef>
-#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -25,12 +24,15 @@ std::size_t elements_of(const FieldDescriptor* field, const Message& message) {
   if (field == nullptr) {
     return static_cast<std::size_t>(message.GetReflection()->GetUnknownFields(message).field_count());
   }
-  return field->is_repeated() ? count_elements(message, *field) : 1;
+  return field->is_repeated() ? static_cast<std::size_t>(message.GetReflection()->FieldSize(message, field))
+                              : 1;
 }
 
 /// Checks that a message has as many elements as when they were selected.
 void check_unchanged(const SelectedItem& item, const Message& from, std::size_t there) {
-  if (item.end > there || (item.entries != nullptr && item.entries->size() != there)) {
+  const bool is_same =
+      item.entries == nullptr ? item.end <= there : static_cast<std::size_t>(item.entries->listed) == there;
+  if (!is_same) {
     throw Error(Errc::invalid_argument,
                 fmt::format("a {} was changed: its {} has {} elements by now", from.GetTypeName(),
                             item.field != nullptr ? "'" + item.field->name() + "'" : "list of unknown fields",
@@ -38,15 +40,30 @@ void check_unchanged(const SelectedItem& item, const Message& from, std::size_t 
   }
 }
 
-void fill_entry(const SelectedItem& item, const MapEntry& entry, Message& out, bool attach) {
-  google::protobuf::MapValueRef value = entry_for(out, *item.field, entry.key);
-  const FieldDescriptor& type = *item.field->message_type()->map_value();
+void fill_message(const SelectedItem& item, const FieldDescriptor& field, const Message& from,
+                  Element element, Message& out, bool attach) {
+  const Reflection& reflection = *out.GetReflection();
+  Message* child = element ? reflection.AddMessage(&out, &field) : reflection.MutableMessage(&out, &field);
   if (item.rest != nullptr) {
-    fill(*item.rest, *value.MutableMessageValue(), attach);
-  } else if (type.message_type() != nullptr) {
-    value.MutableMessageValue()->CopyFrom(entry.value.GetMessageValue());
+    fill(*item.rest, *child, attach);
+  } else if (!item.blank) {
+    child->CopyFrom(message_of(from, field, element));
+  }
+}
+
+void fill_entry(const SelectedItem& item, const MapEntry& entry, const Message& from, Message& out,
+                bool attach) {
+  const Message* listed = find_listed(from, *item.field, entry);
+  if (listed == nullptr) {
+    throw Error(Errc::invalid_argument, fmt::format("a {} was changed: its '{}' has other keys by now",
+                                                    from.GetTypeName(), item.field->name()));
+  }
+  Message& made = add_entry(out, *item.field, entry.key);
+  const FieldDescriptor& value = *item.field->message_type()->map_value();
+  if (value.message_type() != nullptr) {
+    fill_message(item, value, *listed, {}, made, attach);
   } else {
-    copy_scalar(entry.value, value, type);
+    copy_scalar(*listed, value, {}, made);
   }
 }
 
@@ -63,30 +80,14 @@ void attach_messages(const SelectedItem& item, const Message& from, Message& out
   }
 }
 
-void fill_message(const SelectedItem& item, const Message& from, Element element, Message& out, bool attach) {
-  const Reflection& reflection = *out.GetReflection();
-  Message* child =
-      element ? reflection.AddMessage(&out, item.field) : reflection.MutableMessage(&out, item.field);
-  if (item.rest != nullptr) {
-    fill(*item.rest, *child, attach);
-  } else if (!item.blank) {
-    child->CopyFrom(message_of(from, *item.field, element));
-  }
-}
-
 }  // namespace
 
 void fill(const Selection& selection, Message& out, bool attach) {
   const Message& from = *selection.message;
   const Reflection& reflection = *out.GetReflection();
-  std::optional<const FieldDescriptor*> counted;  // Counting a map takes a while.
-  std::size_t there = 0;
   for (const SelectedItem& item : selection.items) {
-    if (counted != item.field) {
-      counted = item.field;
-      there = elements_of(item.field, from);
-    }
-    check_unchanged(item, from, there);
+    const bool ends_field = &item == &selection.items.back() || (&item)[1].field != item.field;
+    check_unchanged(item, from, elements_of(item.field, from));
     if (item.field != nullptr && is_number_list(*item.field)) {
       copy_numbers(from, *item.field, item.begin, item.end, out);
       continue;
@@ -102,14 +103,17 @@ void fill(const Selection& selection, Message& out, bool attach) {
       if (item.field == nullptr) {
         reflection.MutableUnknownFields(&out)->AddField(reflection.GetUnknownFields(from).field(at));
       } else if (item.entries != nullptr) {
-        fill_entry(item, (*item.entries)[i], out, attach);
+        fill_entry(item, item.entries->sorted[i], from, out, attach);
       } else if (are_messages) {
-        fill_message(item, from, element, out, attach);
+        fill_message(item, *item.field, from, element, out, attach);
       } else if (item.blank) {
         reflection.AddString(&out, item.field, std::string());
       } else {
         copy_scalar(from, *item.field, element, out);
       }
+    }
+    if (item.entries != nullptr && ends_field) {
+      move_into_map(out, *item.field);
     }
   }
 }

@@ -12,8 +12,6 @@
 
 namespace cairn::proto {
 
-using MapEntries = std::vector<MapEntry>;
-
 struct Selection;
 
 /// Some elements of a field, in a page. Of a singular field the one value is [0, 1).

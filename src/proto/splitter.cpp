@@ -21,7 +21,6 @@ namespace cairn::proto {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::MapValueConstRef;
 using google::protobuf::Message;
 
 Target ComposableSplitter::State::find(const Path& path) const {
@@ -38,16 +37,18 @@ void ComposableSplitter::State::find(Target& target, std::size_t begin) const {
     const auto number = static_cast<int>(std::get<FieldNumber>(tags[i]).value);
     const FieldDescriptor& field = *find_field(*above.GetDescriptor(), number);
     const FieldDescriptor& type = field.is_map() ? *field.message_type()->map_value() : field;
+    const Message* holder = &above;  // That has the field, or is the entry.
     Element element;
-    MapValueConstRef value;
     if (field.is_repeated() && ++i == tags.size()) {
       return;  // The list as a whole.
     }
     if (field.is_map()) {
-      if (!find_entry(above, field, to_map_key(tags[i]), value)) {
+      const MapEntry* entry = plan->entries_of(above, field).find(tags[i]);
+      if (entry == nullptr) {
         target.is_set = false;
         return;
       }
+      holder = &message_of(above, field, entry->place);
     } else if (field.is_repeated()) {
       const std::uint64_t index = std::get<ElementIndex>(tags[i]).value;
       const int size = above.GetReflection()->FieldSize(above, &field);
@@ -60,20 +61,21 @@ void ComposableSplitter::State::find(Target& target, std::size_t begin) const {
     }
     std::string scratch;
     if (type.message_type() != nullptr) {
-      target.message = field.is_map() ? &value.GetMessageValue() : &message_of(above, field, element);
+      target.message = &message_of(*holder, type, element);
     } else if (type.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-      target.text = field.is_map() ? &value.GetStringValue() : &string_of(above, field, element, scratch);
+      target.text = &string_of(*holder, type, element, scratch);
       if (target.text == &scratch) {
         plan->refuse(tags, "the string does not lie in one piece");
       }
     } else {
-      target.number = field.is_map() ? number_text(value, type) : number_text(above, field, element);
+      target.number = number_text(*holder, type, element);
     }
   }
 }
 
 /// Compares what has one chunk, and nothing of it another. Chunks themselves may refer to what is gone.
 void ComposableSplitter::State::refuse_changed_part() const {
+  plan->maps.clear();  // They are as they were when the message was split.
   std::vector<const Tags*> paths;
   for (const PlannedChunk& chunk : plan->planned) {
     paths.push_back(&chunk.path);
@@ -205,7 +207,10 @@ void ComposableSplitter::add_range(const Path& field, std::size_t begin, std::si
   range.field = target.walk.value();
   range.message = target.message;
   range.range = {begin, end};
-  const std::size_t size = count_elements(*target.message, *range.field);
+  const std::size_t size = range.field->is_map()
+                               ? plan.entries_of(*target.message, *range.field).sorted.size()
+                               : static_cast<std::size_t>(target.message->GetReflection()->FieldSize(
+                                     *target.message, range.field));
   if (begin > end || end > size) {
     plan.refuse(target.tags, fmt::format("there are no elements [{}, {}) among {}", begin, end, size));
   }
@@ -245,7 +250,6 @@ SplitResult ComposableSplitter::split() {
                               plan.root.InitializationErrorString()));
     }
     plan.begin_again();
-    settle_maps(plan.root);
     plan.root_bytes = plan.root.ByteSizeLong();
     plan.check_nesting(plan.root, plan.root_bytes, {});
     {

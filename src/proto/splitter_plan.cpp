@@ -147,7 +147,20 @@ void ComposableSplitter::Plan::add_range(PlannedChunk range) {
   planned.push_back(std::move(range));
 }
 
+const MapEntries& ComposableSplitter::Plan::entries_of(const Message& message, const FieldDescriptor& field) {
+  const auto [known, is_new] = maps.try_emplace({&message, &field});
+  MapEntries& entries = known->second;
+  // A message that is gone may have lain at the same place.
+  const auto is_there = [&](const MapEntry& entry) { return find_listed(message, field, entry) != nullptr; };
+  if (is_new || entries.listed != message.GetReflection()->FieldSize(message, &field) ||
+      (!entries.sorted.empty() && !(is_there(entries.sorted.front()) && is_there(entries.sorted.back())))) {
+    entries = proto::entries_of(message, field);
+  }
+  return entries;
+}
+
 void ComposableSplitter::Plan::begin_again() {
+  maps.clear();
   planned.clear();
   cuts.clear();
   ranges.clear();
@@ -240,6 +253,7 @@ void ComposableSplitter::Plan::finish() {
     take(make_chunk(chunk), chunk.path, chunk.is_part(), chunk.has_limit);
   }
   tree = make_tree(std::move(placed));
+  maps.clear();
 }
 
 }  // namespace cairn::proto

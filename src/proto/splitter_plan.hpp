@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <google/protobuf/message.h>
@@ -59,6 +60,9 @@ struct ComposableSplitter::Plan {
     ~Building() { plan.is_building = false; }
     Plan& plan;
   };
+  /// The entries of a map, which are looked for once while chunks are planned.
+  [[nodiscard]] const MapEntries& entries_of(const google::protobuf::Message& message,
+                                             const google::protobuf::FieldDescriptor& field);
   /// Makes `chunks` and `tree`.
   void finish();
   void begin_again();
@@ -71,6 +75,8 @@ struct ComposableSplitter::Plan {
   std::vector<PlannedChunk> planned;
   std::set<Tags> cuts;
   std::map<Tags, std::vector<Range>> ranges;  // By the path of the field.
+  std::map<std::pair<const google::protobuf::Message*, const google::protobuf::FieldDescriptor*>, MapEntries>
+      maps;
   bool is_base_given = false;
   bool base_has_limit = true;
   std::optional<Chunk> base;

@@ -15,7 +15,6 @@ namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::MapKey;
 
 /// Returns a whole number of any kind as one of `T`, where it fits.
 template <class T>
@@ -99,36 +98,6 @@ void write_tag(const Tag& tag, chunked::FieldIndex& out) {
                         [&out](std::int32_t key) { out.mutable_map_key()->set_i32(key); },
                         [&out](std::int64_t key) { out.mutable_map_key()->set_i64(key); }},
              tag);
-}
-
-MapKey to_map_key(const Tag& key) {
-  MapKey result;
-  std::visit(Overloaded{[](FieldNumber /*field*/) {}, [](ElementIndex /*index*/) {},
-                        [&result](const std::string& text) { result.SetStringValue(text); },
-                        [&result](bool value) { result.SetBoolValue(value); },
-                        [&result](std::uint32_t value) { result.SetUInt32Value(value); },
-                        [&result](std::uint64_t value) { result.SetUInt64Value(value); },
-                        [&result](std::int32_t value) { result.SetInt32Value(value); },
-                        [&result](std::int64_t value) { result.SetInt64Value(value); }},
-             key);
-  return result;
-}
-
-Tag to_tag(const MapKey& key) {
-  switch (key.type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return key.GetStringValue();
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return key.GetBoolValue();
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return std::uint32_t{key.GetUInt32Value()};
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return std::uint64_t{key.GetUInt64Value()};
-    case FieldDescriptor::CPPTYPE_INT32:
-      return std::int32_t{key.GetInt32Value()};
-    default:
-      return std::int64_t{key.GetInt64Value()};
-  }
 }
 
 std::optional<Tag> as_key_of(const FieldDescriptor& map, const Tag& key) {

@@ -11,7 +11,6 @@
 #include <variant>
 #include <vector>
 
-#include <google/protobuf/map_field.h>
 #include <google/protobuf/message.h>
 
 #include "cairn/base/error.hpp"
@@ -47,9 +46,6 @@ using Tags = std::vector<Tag>;
 /// Errors: Errc::malformed_metadata for a tag of no kind.
 [[nodiscard]] Tag to_tag(const chunked::FieldIndex& stored);
 void write_tag(const Tag& tag, chunked::FieldIndex& out);
-
-[[nodiscard]] google::protobuf::MapKey to_map_key(const Tag& key);
-[[nodiscard]] Tag to_tag(const google::protobuf::MapKey& key);
 
 /// Returns the key in the kind that the keys of `map` have; nothing where it is none of them.
 [[nodiscard]] std::optional<Tag> as_key_of(const google::protobuf::FieldDescriptor& map, const Tag& key);

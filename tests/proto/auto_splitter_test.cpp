@@ -98,6 +98,52 @@ TEST(AutoSplitter, CountsSuchKeysOnceInRangesAndInWhatIsLeft) {
   EXPECT_EQ(merged.m_sint32().at(2), 3);
 }
 
+TEST(AutoSplitter, WritesWithinItsLimitWhereAKeyThatADynamicMessageHasTwiceTakesItAboveIt) {
+  google::protobuf::DynamicMessageFactory factory;
+  const std::unique_ptr<google::protobuf::Message> message(factory.GetPrototype(All::descriptor())->New());
+  parse_doubled(*message);
+  SplitOptions options;
+  options.max_size = message->ByteSizeLong() - 1;
+  AutoSplitter splitter(*message, options);
+
+  ASSERT_EQ(splitter.chunks().size(), 1U);
+  EXPECT_EQ(splitter.chunks()[0].size_bytes(), message->ByteSizeLong() / 2);
+}
+
+TEST(AutoSplitter, MakesListsOfMapsThatItCutsOnly) {
+  All message;
+  for (std::uint32_t key = 0; key < 100; ++key) {
+    (*message.mutable_m_uint32())[key] = "value";
+  }
+  const auto space = message.SpaceUsedLong();
+
+  static_cast<void>(AutoSplitter(message).split());
+  EXPECT_EQ(message.SpaceUsedLong(), space);
+
+  SplitOptions options;
+  options.max_size = 100;
+  static_cast<void>(AutoSplitter(message, options).split());
+  EXPECT_GT(message.SpaceUsedLong(), space);
+}
+
+TEST(AutoSplitter, MergesToMapsThatAreInMemoryOnce) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  All message;
+  (*message.mutable_m_uint64())[1] = std::string(kBytes, 'x');
+  (*message.mutable_m_int32())[1].set_content(std::string(kBytes, 'y'));
+  (*message.mutable_m_int32())[2].set_name("small");
+  SplitOptions options;
+  options.max_size = 1000;
+  AutoSplitter splitter(message, options);
+
+  All merged;
+  merge(splitter.chunks(), splitter.chunked_message(), merged);
+  EXPECT_EQ(merged.m_uint64().at(1), message.m_uint64().at(1));
+  EXPECT_EQ(merged.m_int32().at(1).content(), message.m_int32().at(1).content());
+  EXPECT_EQ(merged.m_int32().at(2).name(), "small");
+  EXPECT_LT(merged.SpaceUsedLong(), kBytes * 5 / 2);
+}
+
 /// Messages below `message`, each in the one before.
 Modern& nest(Modern& message, int levels) {
   Modern* inner = &message;
@@ -187,7 +233,7 @@ TEST(AutoSplitter, FillsPagesWithLongListsOfNumbersOfEachKind) {
     if (!is_number_list(field)) {
       continue;
     }
-    with_scalar(field, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& functions) {
+    with_scalar(field, [&]<class T>(const ScalarFunctions<T>& functions) {
       if constexpr (std::is_arithmetic_v<T>) {
         for (int number = 0; number < 3000; ++number) {
           const int value = field.enum_type() != nullptr ? field.enum_type()->value(number % 2)->number()

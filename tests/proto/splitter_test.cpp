@@ -295,6 +295,35 @@ TEST(ComposableSplitter, NamesThePartThatWasChangedSinceItWasSplit) {
   }
 }
 
+TEST(ComposableSplitter, RefusesAMapThatHasOtherKeysSinceItWasSplit) {
+  auto message = from_text<All>("m_uint32 { key: 1 value: 'a' } m_uint32 { key: 2 value: 'b' }");
+  ByHand splitter(message, [](ByHand& self) { self.add_range({"m_uint32"}, 0, 2); });
+  const Chunk range = splitter.chunks().back();
+  EXPECT_EQ(as_texts(splitter.chunks()).back(),
+            "m_uint32 { key: 1 value: \"a\" } m_uint32 { key: 2 value: \"b\" }");
+
+  message.mutable_m_uint32()->erase(2);
+  (*message.mutable_m_uint32())[3] = "b";
+
+  EXPECT_THAT([&] { static_cast<void>(range.to_string()); },
+              Fails(Errc::invalid_argument, HasSubstr("its 'm_uint32' has other keys by now")));
+}
+
+TEST(ComposableSplitter, CutsManyValuesOutOfOneMap) {
+  All message;
+  for (std::uint32_t key = 0; key < 2000; ++key) {
+    (*message.mutable_m_uint32())[key] = "value";
+  }
+  ByHand splitter(message, [](ByHand& self) {
+    for (std::uint64_t key = 0; key < 2000; ++key) {
+      self.add_chunk({"m_uint32", key});
+    }
+  });
+
+  EXPECT_EQ(splitter.chunks().size(), 2000U);
+  expect_same_when_merged(splitter, message);
+}
+
 TEST(ComposableSplitter, PutsAChunkAtAPositionInFrontOfOthers) {
   const auto message = from_text<A>("numbers: 7 b { i: 1 } c { i: 2 }");
   ByHand splitter(message, [&message](ByHand& self) {

@@ -41,7 +41,7 @@ class Chunk {
   /// Serialises deterministically, which takes memory for a page at most.
   ///
   /// Errors: Errc::invalid_argument when `out` has not size_bytes(), when the message has been changed since the chunk
-  ///         was made and has another size now, and for a message of 2 GiB or more.
+  ///         was made and has another size or other keys of a map now, and for a message of 2 GiB or more.
   void write(std::span<std::byte> out) const;
   /// Returns what `write` writes.
   [[nodiscard]] std::string to_string() const;
