@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -13,7 +15,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include "proto/map_access.hpp"
+#include "proto/fields.hpp"
 #include "proto/scalars.hpp"
 #include "shapes.pb.h"
 #include "shapes3.pb.h"
@@ -22,8 +24,6 @@ namespace cairn::testing {
 namespace {
 
 using google::protobuf::FieldDescriptor;
-using google::protobuf::MapKey;
-using google::protobuf::MapValueRef;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::UnknownFieldSet;
@@ -64,47 +64,31 @@ T random_scalar(const FieldDescriptor& field, Dice& dice) {
 }
 
 void set_scalar_randomly(Message& message, const FieldDescriptor& field, Dice& dice) {
-  proto::with_scalar(field, [&]<class T, class Shared>(const proto::ScalarFunctions<T, Shared>& functions) {
+  proto::with_scalar(field, [&]<class T>(const proto::ScalarFunctions<T>& functions) {
     const auto set = field.is_repeated() ? functions.add : functions.set;
     (message.GetReflection()->*set)(&message, &field, random_scalar<T>(field, dice));
   });
 }
 
-MapKey random_key(const FieldDescriptor& field, Dice& dice) {
-  MapKey key;
-  const auto number = random_number(dice);
-  switch (field.message_type()->map_key()->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      key.SetStringValue(random_text(dice).substr(0, 12));
-      break;
-    case FieldDescriptor::CPPTYPE_BOOL:
-      key.SetBoolValue(number % 2 == 1);
-      break;
-    case FieldDescriptor::CPPTYPE_INT32:
-      key.SetInt32Value(static_cast<std::int32_t>(number));
-      break;
-    case FieldDescriptor::CPPTYPE_UINT32:
-      key.SetUInt32Value(static_cast<std::uint32_t>(number));
-      break;
-    case FieldDescriptor::CPPTYPE_INT64:
-      key.SetInt64Value(static_cast<std::int64_t>(number));
-      break;
-    default:
-      key.SetUInt64Value(number);
-      break;
+/// A value of an entry, or a field of its own.
+void fill_singular(Message& message, const FieldDescriptor& field, Dice& dice, int most_depth) {
+  if (field.message_type() != nullptr) {
+    fill_randomly(*message.GetReflection()->MutableMessage(&message, &field), dice, most_depth - 1);
+  } else {
+    set_scalar_randomly(message, field, dice);
   }
-  return key;
 }
 
+/// Adds an entry, whose key may be there already: of two the last counts.
 void add_entry_randomly(Message& message, const FieldDescriptor& field, Dice& dice, int most_depth) {
-  MapValueRef value = proto::entry_for(message, field, random_key(field, dice));
-  const FieldDescriptor& type = *field.message_type()->map_value();
-  if (type.message_type() != nullptr) {
-    return fill_randomly(*value.MutableMessageValue(), dice, most_depth - 1);
+  Message& entry = *message.GetReflection()->AddMessage(&message, &field);
+  const FieldDescriptor& key = *field.message_type()->map_key();
+  set_scalar_randomly(entry, key, dice);
+  if (key.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {  // A page may be as large as a key.
+    const Reflection& reflection = *entry.GetReflection();
+    reflection.SetString(&entry, &key, reflection.GetString(entry, &key).substr(0, 12));
   }
-  proto::with_scalar(type, [&]<class T, class Shared>(const proto::ScalarFunctions<T, Shared>& functions) {
-    (value.*functions.set_value)(random_scalar<T>(type, dice));
-  });
+  fill_singular(entry, *field.message_type()->map_value(), dice, most_depth);
 }
 
 void fill_field(Message& message, const FieldDescriptor& field, Dice& dice, int most_depth) {
@@ -116,13 +100,42 @@ void fill_field(Message& message, const FieldDescriptor& field, Dice& dice, int 
   for (int i = 0; i < count; ++i) {
     if (field.is_map()) {
       add_entry_randomly(message, field, dice, most_depth);
-    } else if (field.message_type() == nullptr) {
-      set_scalar_randomly(message, field, dice);
-    } else if (field.is_repeated()) {
+    } else if (field.is_repeated() && field.message_type() != nullptr) {
       fill_randomly(*reflection.AddMessage(&message, &field), dice, most_depth - 1);
     } else {
-      fill_randomly(*reflection.MutableMessage(&message, &field), dice, most_depth - 1);
+      fill_singular(message, field, dice, most_depth);
     }
+  }
+}
+
+/// Returns entries in binary form that have keys of the message, and other values. They are few and small.
+std::string entries_again(const Message& message, Dice& dice) {
+  const Reflection& reflection = *message.GetReflection();
+  std::string wire;
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    for (int i = random_count(dice) % 4; field->is_map() && i > 0; --i) {
+      const auto size = static_cast<std::size_t>(reflection.FieldSize(message, field));
+      const Message& there =
+          reflection.GetRepeatedMessage(message, field, static_cast<int>(dice.below(size)));
+      const std::unique_ptr<Message> one(message.New());
+      Message& entry = *reflection.AddMessage(one.get(), field);
+      proto::copy_scalar(there, *field->message_type()->map_key(), {}, entry);
+      fill_singular(entry, *field->message_type()->map_value(), dice, 1);
+      wire += one->SerializePartialAsString();
+    }
+  }
+  return wire;
+}
+
+/// Puts a message through its binary form, with some keys of maps in it twice.
+void through_wire(Message& message, Dice& dice) {
+  const std::string again = entries_again(message, dice);
+  const std::string whole = message.SerializePartialAsString();
+  // In front the other values do not count, and the keys come in another order.
+  if (!message.ParsePartialFromString(dice.one_in(2) ? again + whole : whole + again)) {
+    throw std::runtime_error("protobuf does not read what it has written");
   }
 }
 
@@ -174,9 +187,19 @@ void fill_randomly(Message& message, Dice& dice, int most_depth) {
   if (dice.one_in(5)) {
     add_unknown_fields(*message.GetReflection()->MutableUnknownFields(&message), dice, 1);
   }
+  if (dice.one_in(4)) {
+    through_wire(message, dice);
+  }
 }
 
 std::string serialised(const Message& message) {
+  const Message* generated =
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(message.GetDescriptor());
+  if (generated != nullptr && generated->GetReflection() != message.GetReflection()) {
+    const std::unique_ptr<Message> copy(generated->New());
+    return copy->ParsePartialFromString(message.SerializePartialAsString()) ? serialised(*copy)
+                                                                            : "what protobuf does not read";
+  }
   std::string bytes;
   {
     google::protobuf::io::StringOutputStream stream(&bytes);

@@ -20,10 +20,12 @@ class Prototypes {
 };
 
 /// Fills a message of any type by reflection: some of its fields, extensions and unknown fields, with lists and texts
-/// of lengths that are now small and now large. `most_depth` messages lie in each other.
+/// of lengths that are now small and now large. `most_depth` messages lie in each other. Some of the messages come from
+/// the wire, where their maps have keys in any order, and some of them twice.
 void fill_randomly(google::protobuf::Message& message, Dice& dice, int most_depth);
 
-/// The deterministic binary form. Maps are read without being changed.
+/// The deterministic binary form of the message as a generated one: protobuf writes maps of a dynamic one as they were
+/// parsed.
 [[nodiscard]] std::string serialised(const google::protobuf::Message& message);
 
 }  // namespace cairn::testing
