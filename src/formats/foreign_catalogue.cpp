@@ -102,30 +102,35 @@ class SliceChecker {
   std::string_view path_;
 };
 
-void add_value(IndexBuilder& builder, const ForeignValue& value) {
-  std::visit(
-      [&]<class T>(const T& is) {
-        if constexpr (std::is_same_v<T, std::monostate>) {
-          builder.add_null(value.path);
-        } else if constexpr (std::is_same_v<T, bool>) {
-          builder.add_bool(value.path, is);
-        } else if constexpr (std::is_same_v<T, std::int64_t>) {
-          builder.add_integer(value.path, is);
-        } else if constexpr (std::is_same_v<T, std::uint64_t>) {
-          builder.add_unsigned(value.path, is);
-        } else if constexpr (std::is_same_v<T, double>) {
-          builder.add_double(value.path, is);
-        } else if constexpr (std::is_same_v<T, std::string>) {
-          builder.add_string(value.path, is);
-        } else if constexpr (std::is_same_v<T, EmptyMap>) {
-          builder.add_empty_map(value.path);
-        } else if constexpr (std::is_same_v<T, ListSize>) {
-          builder.add_list(value.path, is.size);
-        } else {
-          builder.add_bytes(value.path, is);
-        }
-      },
-      value.value);
+template <class T>
+void add_value(IndexBuilder& builder, const std::string& path, const T& is) {
+  if constexpr (std::is_same_v<T, std::monostate>) {
+    builder.add_null(path);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    builder.add_bool(path, is);
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    builder.add_integer(path, is);
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    builder.add_unsigned(path, is);
+  } else if constexpr (std::is_same_v<T, double>) {
+    builder.add_double(path, is);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    builder.add_string(path, is);
+  } else if constexpr (std::is_same_v<T, EmptyMap>) {
+    builder.add_empty_map(path);
+  } else if constexpr (std::is_same_v<T, ListSize>) {
+    builder.add_list(path, is.size);
+  } else if constexpr (std::is_same_v<T, ScalarList>) {
+    builder.add_list(path, is.elements.size());
+    std::string element = path;
+    for (std::size_t i = 0; i < is.elements.size(); ++i) {
+      element.resize(path.size());
+      append_key(element, fmt::to_string(i));
+      std::visit([&](const auto& scalar) { add_value(builder, element, scalar); }, is.elements[i]);
+    }
+  } else {
+    builder.add_bytes(path, is);
+  }
 }
 
 /// Makes an index of a catalogue, and what is known beyond it.
@@ -139,8 +144,9 @@ class IndexMaker {
       static_cast<void>(builder_.add_file(file));
     }
     for (const ForeignValue& value : catalogue_.values) {
-      add_value(builder_, value);
+      std::visit([&](const auto& is) { add_value(builder_, value.path, is); }, value.value);
     }
+    std::vector<ForeignValue>().swap(catalogue_.values);  // Sorting needs the memory.
     // Slices are numbered in the order of paths: details have the same numbers.
     std::vector<std::pair<const ForeignArray*, bool>> arrays;
     const std::vector<ForeignArray> objects = arrays_of_objects();
@@ -331,13 +337,20 @@ std::vector<std::string> left_out_texts(std::span<const LeftOut> left_out) {
   return texts;
 }
 
-void DescriptionBudget::take(std::uint64_t bytes) {
-  if (leaves_ == 0 || bytes > bytes_) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: what it describes is many times as large as the file itself", path_));
+void DescriptionBudget::take_elements(std::uint64_t count, std::uint64_t path_bytes) {
+  // One more than fits is spent where the product does not.
+  spend(checked_multiply(count, kElementBytes + path_bytes).value_or(left_ + 1));
+}
+
+void DescriptionBudget::spend(std::uint64_t bytes) {
+  if (bytes > left_) {
+    throw Error(
+        Errc::malformed_metadata,
+        fmt::format("{}: what it describes is many times as large as the file itself: more than the {} "
+                    "MiB of memory that its reader takes at most; long lists are to be saved as tensors",
+                    path_, most_bytes_ >> 20));
   }
-  --leaves_;
-  bytes_ -= bytes;
+  left_ -= bytes;
 }
 
 }  // namespace cairn::formats

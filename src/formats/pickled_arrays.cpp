@@ -5,6 +5,7 @@
 #include <array>
 #include <numeric>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -148,6 +149,32 @@ std::optional<Shape> shape_of(const Pickle& pickle, PickleNode node) {
     shape[axis] = *count;
   }
   return shape;
+}
+
+Scalar scalar_of(const Pickle& pickle, PickleNode node) {
+  switch (pickle.kind(node)) {
+    case PickleKind::boolean:
+      return pickle.boolean(node);
+    case PickleKind::integer:
+      return static_cast<std::int64_t>(pickle.integer(node));
+    case PickleKind::unsigned_integer:
+      return pickle.integer(node);
+    case PickleKind::real:
+      return pickle.real(node);
+    default:
+      return std::monostate();
+  }
+}
+
+bool has_scalars_only(const Pickle& pickle, PickleNode container) {
+  PickleNode node{};
+  for (Pickle::Items items = pickle.items(container); items.next(node);) {
+    const bool is_null = std::holds_alternative<std::monostate>(scalar_of(pickle, node));
+    if (is_null && pickle.kind(node) != PickleKind::none) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void PickledArrays::refuse(std::string_view tree_path, std::string_view why) const {

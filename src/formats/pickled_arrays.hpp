@@ -23,6 +23,12 @@ namespace cairn::formats {
 /// The number that a node is, or nothing when it is not one from 0 up.
 [[nodiscard]] std::optional<std::uint64_t> count_of(const Pickle& pickle, PickleNode node);
 
+/// The value of a node that is null, a boolean, or a number of at most 64 bits; null for all others.
+[[nodiscard]] Scalar scalar_of(const Pickle& pickle, PickleNode node);
+
+/// Returns whether the items of a container are such values, all of them.
+[[nodiscard]] bool has_scalars_only(const Pickle& pickle, PickleNode container);
+
 /// The element type that a dtype of numpy says.
 struct NumpyDType {
   std::optional<DType> dtype;  ///< Nothing: one that arrays do not have.

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -139,17 +140,13 @@ class NodeWalk {
     visited_ = node;
     switch (pickle_->kind(node)) {
       case PickleKind::none:
-        return add_value(std::monostate());
       case PickleKind::boolean:
-        return add_value(pickle_->boolean(node));
       case PickleKind::integer:
-        return add_value(static_cast<std::int64_t>(pickle_->integer(node)));
       case PickleKind::unsigned_integer:
-        return add_value(pickle_->integer(node));
+      case PickleKind::real:
+        return std::visit([this](auto value) { return add_value(value); }, scalar_of(*pickle_, node));
       case PickleKind::huge_integer:
         return leave_out("an integer of more than 64 bits");
-      case PickleKind::real:
-        return add_value(pickle_->real(node));
       case PickleKind::text:
         return add_text(pickle_->text(node));
       case PickleKind::bytes:
@@ -191,9 +188,34 @@ class NodeWalk {
     return leave_out(fmt::format("what is deeper than {} levels", kMaxPickledDepth));
   }
 
+  /// Adds a list of scalars as one value. False where it has other elements; and where it is a list of one, which what
+  /// reads objects of Megatron-Core looks for by its ListSize.
+  bool add_scalars(PickleNode list) {
+    const std::size_t size = pickle_->size(list);
+    if (size < 2 || !has_scalars_only(*pickle_, list)) {
+      return false;
+    }
+    take_elements(size);
+    ScalarList scalars;
+    scalars.elements.reserve(size);
+    PickleNode node{};
+    for (Pickle::Items items = pickle_->items(list); items.next(node);) {
+      scalars.elements.push_back(scalar_of(*pickle_, node));
+    }
+    return add_value(std::move(scalars));
+  }
+
+  /// Takes from the budget what elements of the list that is visited need: its path and a number for each.
+  void take_elements(std::uint64_t count) {
+    budget_.take_elements(count, path_.size() + 1 + fmt::to_string(count).size());
+  }
+
   bool open_list(PickleNode node) {
     if (is_too_deep()) {
       return leave_out_depths();
+    }
+    if (add_scalars(node)) {
+      return true;
     }
     add_value(ListSize{pickle_->size(node)});
     return open_frame(pickle_->items(node), {}, false);
@@ -477,14 +499,13 @@ class NodeWalk {
     const bool is_empty = is_upward ? !is_less(begin, end) : !is_less(end, begin);
     const std::uint64_t distance = is_upward ? end - begin : begin - end;
     const std::uint64_t count = is_empty ? 0 : (distance - 1) / (is_upward ? step : 0 - step) + 1;
-    add_value(ListSize{count});
-    const std::size_t path_bytes = path_.size();
-    for (std::uint64_t i = 0; i < count; ++i) {  // The budget ends it where it is too long.
-      append_key(path_, fmt::to_string(i));
-      add_value(static_cast<std::int64_t>(begin + i * step));
-      path_.resize(path_bytes);
+    take_elements(count);
+    ScalarList range;
+    range.elements.reserve(static_cast<std::size_t>(count));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      range.elements.emplace_back(static_cast<std::int64_t>(begin + i * step));
     }
-    return true;
+    return add_value(std::move(range));
   }
 
   bool visit_path(PickleNode, Nodes parts) {

@@ -80,11 +80,20 @@ struct ListSize {
   std::uint64_t size = 0;
 };
 
-/// A value that is known already; null is std::monostate. A list has an entry of its own, before those of its elements.
+/// A number, a boolean, or null.
+using Scalar = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double>;
+
+/// A list of scalars, with its elements: as values of their own each of them would have a path.
+struct ScalarList {
+  std::vector<Scalar> elements;
+};
+
+/// A value that is known already; null is std::monostate. A list has an entry of its own, before those of its elements,
+/// or is a ScalarList.
 struct ForeignValue {
   std::string path;
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, std::vector<std::byte>,
-               EmptyMap, ListSize>
+               EmptyMap, ListSize, ScalarList>
       value;
 };
 

@@ -163,30 +163,37 @@ std::string elements_of(const ForeignArray& array, const ForeignCatalogue& catal
   return out;
 }
 
+template <class T>
+void show_value(std::map<std::string, std::string>& lines, const std::string& path, const T& is) {
+  std::string& line = lines[path];
+  if constexpr (std::is_same_v<T, std::monostate>) {
+    line = "null";
+  } else if constexpr (std::is_same_v<T, bool>) {
+    line = is ? "true" : "false";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    line = "text " + is;
+  } else if constexpr (std::is_same_v<T, std::vector<std::byte>>) {
+    line = fmt::format("bytes {}", std::string_view(reinterpret_cast<const char*>(is.data()), is.size()));
+  } else if constexpr (std::is_same_v<T, EmptyMap>) {
+    line = "map";
+  } else if constexpr (std::is_same_v<T, ListSize>) {
+    line = fmt::format("list {}", is.size);
+  } else if constexpr (std::is_same_v<T, ScalarList>) {
+    line = fmt::format("list {}", is.elements.size());
+    for (std::size_t i = 0; i < is.elements.size(); ++i) {
+      std::string element = path;
+      append_key(element, fmt::to_string(i));
+      std::visit([&](const auto& scalar) { show_value(lines, element, scalar); }, is.elements[i]);
+    }
+  } else {
+    line = fmt::format("{} {}", std::is_same_v<T, double> ? "real" : "int", is);
+  }
+}
+
 std::map<std::string, std::string> shown(const ForeignCatalogue& catalogue, const Files& files) {
   std::map<std::string, std::string> lines;
   for (const ForeignValue& value : catalogue.values) {
-    lines[value.path] = std::visit(
-        [](const auto& is) -> std::string {
-          using T = std::decay_t<decltype(is)>;
-          if constexpr (std::is_same_v<T, std::monostate>) {
-            return "null";
-          } else if constexpr (std::is_same_v<T, bool>) {
-            return is ? "true" : "false";
-          } else if constexpr (std::is_same_v<T, std::string>) {
-            return "text " + is;
-          } else if constexpr (std::is_same_v<T, std::vector<std::byte>>) {
-            return fmt::format("bytes {}",
-                               std::string_view(reinterpret_cast<const char*>(is.data()), is.size()));
-          } else if constexpr (std::is_same_v<T, EmptyMap>) {
-            return "map";
-          } else if constexpr (std::is_same_v<T, ListSize>) {
-            return fmt::format("list {}", is.size);
-          } else {
-            return fmt::format("{} {}", std::is_same_v<T, double> ? "real" : "int", is);
-          }
-        },
-        value.value);
+    std::visit([&](const auto& is) { show_value(lines, value.path, is); }, value.value);
   }
   for (const ForeignObject& object : catalogue.objects) {
     lines[object.path] = "object";
