@@ -202,7 +202,8 @@ TEST_F(CliForeign, ExportRefusesToLeaveOutWhatHasNoPlaceUnlessToldTo) {
   const CliResult refused = run_cli({"export", data("torch_more/odd.pt"), target});
 
   EXPECT_EQ(refused.status, 1);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("odd.pt: 'sparse' (a sparse tensor), "), HasSubstr("--leave-out")));
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("odd.pt: 'sparse' (a sparse tensor), "), HasSubstr("--leave-out")));
   EXPECT_FALSE(fs::exists(target));
   const CliResult done = run_cli({"export", data("torch_more/odd.pt"), target, "--leave-out"});
   EXPECT_EQ(done.status, 0) << done.err;
