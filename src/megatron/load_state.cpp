@@ -271,12 +271,12 @@ Awaitable<formats::Index> open_stored(Files files, Layout layout) {
 
 /// Names what the load leaves out, in its problems.
 void tell_left_out(const LoadContext& context, std::span<const LeftOutKey> left_out) {
-  constexpr std::size_t kMostNamed = 100;
-  for (const LeftOutKey& one : left_out.first(std::min(left_out.size(), kMostNamed))) {
+  constexpr std::size_t kMostTold = 100;
+  for (const LeftOutKey& one : left_out.first(std::min(left_out.size(), kMostTold))) {
     context.add_problem(fmt::format("'{}' is left out: {}", one.key, one.why));
   }
-  if (left_out.size() > kMostNamed) {
-    context.add_problem(fmt::format("{} more keys are left out", left_out.size() - kMostNamed));
+  if (left_out.size() > kMostTold) {
+    context.add_problem(fmt::format("{} more keys are left out", left_out.size() - kMostTold));
   }
 }
 

@@ -279,7 +279,7 @@ TEST_F(CliDiff, NamesWhatOnlyOneHas) {
   save("b", Tree{{"same", 1}, {"y", Array::zeros({2}, DType::int8)}});
 
   EXPECT_EQ(differences(), json::parse(R"([{"aspect": "only in A", "name": "model/x", "a": "1"},
-                                            {"aspect": "only in B", "name": "model/y", "b": "I8 [2]"}])"));
+                                            {"aspect": "only in B", "name": "model/y", "b": "int8 [2]"}])"));
 }
 
 TEST_F(CliDiff, NamesCheckpointablesThatOnlyOneHas) {

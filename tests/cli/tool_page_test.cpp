@@ -200,12 +200,14 @@ TEST_F(ToolPage, NamesTheMembersOfStepsInMemory) {
   FlashOptions options;
   options.memory = memory;
   options.disk.save = save_when::at_steps({1});
-  FlashCheckpointer run(root_ / "run", options);
-  for (const std::uint64_t step : {1U, 2U}) {
-    const Tree state = flash::state_at(step, 1 << 10);
-    run.save(step, {{"state", state}}).wait();
+  {
+    FlashCheckpointer run(root_ / "run", options);
+    for (const std::uint64_t step : {1U, 2U}) {
+      const Tree state = flash::state_at(step, 1 << 10);
+      run.save(step, {{"state", state}}).wait();
+    }
+    run.close();
   }
-  run.close();
 
   expect_documented("agent status", {"agent", "status", "--memory", memory});
   expect_documented("agent check", {"agent", "check", "--memory", memory});

@@ -106,9 +106,9 @@ TEST(CliUsage, RefusesSizesThatAreNone) {
 
 TEST(CliUsage, NamesTheValuesThatAnOptionTakes) {
   expect_refused({"export", "a", "b", "--format", "zip"},
-                 "--format: 'zip' is not safetensors or hf or torch or dcp\n");
+                 "--format: 'zip' is not safetensors or hf or torch or dcp or torch_dist\n");
   expect_refused({"export", "a", "b", "--format", ""},
-                 "--format: '' is not safetensors or hf or torch or dcp\n");
+                 "--format: '' is not safetensors or hf or torch or dcp or torch_dist\n");
 }
 
 TEST(CliUsage, SaysThatAnOptionNeedsAValueAndOnlyOne) {
