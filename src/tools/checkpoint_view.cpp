@@ -113,7 +113,13 @@ void CheckpointView::describe_foreign_objects(Description& description,
   read_objects(
       {own, files, layout, index}, objects,
       [&](const formats::IndexEntry& entry, const Tree& tree, std::span<const formats::LeftOut> left_out) {
-        describe_object(description, entry.name, tree, take);
+        const bool is_lost =
+            std::any_of(left_out.begin(), left_out.end(), [](const auto& one) { return one.path.empty(); });
+        if (is_lost) {  // An empty map stands for it.
+          std::erase_if(description.values, [&](const auto& one) { return one.name == entry.name; });
+        } else {
+          describe_object(description, entry.name, tree, take);
+        }
         for (const formats::LeftOut& one : left_out) {
           description.left_out.push_back({path_in(entry.name, one.path), one.why, {}});
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tool and the files of other programs: tests/data/torch, torch_more and megatron.
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -90,6 +91,14 @@ TEST_F(CliForeign, InspectNamesWhatHasNoPlaceInATree) {
   const json described = ask({"inspect", data("torch_more/odd.pt")})["checkpointables"]["state"];
   EXPECT_EQ(described["layout"], "torch.archive");
   EXPECT_EQ(described["left_out"][0]["why"], "a sparse tensor");
+}
+
+TEST_F(CliForeign, InspectHasNoValueForAnObjectWithoutAPlace) {
+  const json described = ask({"inspect", data("torch_more/odd_objects")})["checkpointables"]["state"];
+
+  const auto is_huge = [](const json& one) { return one["name"] == "huge"; };
+  EXPECT_TRUE(std::none_of(described["values"].begin(), described["values"].end(), is_huge));
+  EXPECT_TRUE(std::any_of(described["left_out"].begin(), described["left_out"].end(), is_huge));
 }
 
 TEST_F(CliForeign, VerifyComparesAllMembersOfAnArchive) {
