@@ -106,7 +106,7 @@ class Checkpoints {
 TEST(ChunkedFile, OfARandomMessageMergesToTheSameAgain) {
   testing::Prototypes prototypes;
   const std::uint64_t first = testing::number_from("CAIRN_PROTO_FIRST", 0);
-  const std::uint64_t count = testing::number_from("CAIRN_PROTO_MESSAGES", 100'000);
+  const std::uint64_t count = testing::number_from("CAIRN_PROTO_MESSAGES", 40'000);
   const std::uint64_t one_in = testing::number_from("CAIRN_PROTO_THROUGH_FILES", 200);
   const testing::Sample sample(testing::kHasSanitizer ? 40 : 1);
   Checkpoints checkpoints;

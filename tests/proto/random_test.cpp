@@ -106,7 +106,7 @@ void expect_round_trip(std::uint64_t seed, Prototypes& prototypes) {
 TEST(AutoSplitter, CutsRandomMessagesThatMergeToTheSameAgain) {
   Prototypes prototypes;
   const std::uint64_t first = testing::number_from("CAIRN_PROTO_FIRST", 0);
-  const std::uint64_t count = testing::number_from("CAIRN_PROTO_MESSAGES", 100'000);
+  const std::uint64_t count = testing::number_from("CAIRN_PROTO_MESSAGES", 40'000);
   const testing::Sample sample(testing::kHasSanitizer ? 40 : 1);
 
   for (std::uint64_t seed = first; seed < first + count && !::testing::Test::HasFailure(); ++seed) {
