@@ -63,7 +63,7 @@ std::string ranges_of(const std::vector<std::string>& numbers) {
   return text + "]";
 }
 
-/// What arrays of one group have in common: dtype, shape, and their names with a zero byte for the number `at`.
+/// A key that arrays of one group share: dtype, shape, and their names with a zero byte for the number `at`.
 std::string common_of(const Pieces& one, std::size_t at, const ArrayEntry& entry) {
   std::string common = fmt::format("{} {}\n", name(entry.dtype), to_string(entry.shape));
   for (std::size_t i = 0; i < one.pieces.size(); ++i) {

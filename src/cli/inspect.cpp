@@ -134,7 +134,7 @@ Description described(const CheckpointView& checkpoint, const std::string& title
   }
 }
 
-/// What of a checkpointable is shown.
+/// The part of a checkpointable that is shown.
 struct Shown {
   Description description;         ///< Whose values and what is left out are those that were asked for.
   std::vector<NamedArray> arrays;  ///< In the order in which they are stored.

@@ -466,7 +466,7 @@ int run(const CLI::App& app, const Command& command, const Arguments& arguments)
   }
 }
 
-/// What the tool is, without its commands.
+/// The parser of the tool, without its commands.
 void describe_tool(CLI::App& app, const std::string& version) {
   app.description(
       "Lists, describes, shows, verifies, compares, exports, reshards, copies, recovers and prunes "

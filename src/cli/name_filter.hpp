@@ -13,7 +13,7 @@
 
 namespace cairn::cli {
 
-/// What was asked for by name: checkpointables, subtrees, arrays and values, also by patterns ("model/**/weights").
+/// The names that were asked for: checkpointables, subtrees, arrays and values, also by patterns ("model/**/weights").
 class NameFilter {
  public:
   /// Without names it takes everything.

@@ -53,7 +53,7 @@ struct ReportTable {
   JsonLayout layout = JsonLayout::line;
 };
 
-/// What a command answers. It is filled once; people get its lines and tables, programs its members and lists.
+/// The answer of a command. It is filled once; people get its lines and tables, programs its members and lists.
 class Report {
  public:
   /// Adds a line for people.

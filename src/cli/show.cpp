@@ -324,7 +324,7 @@ void show_array(const Named& named, const std::optional<std::string_view>& subsc
   }
 }
 
-/// What can be shown, for who has named nothing.
+/// Lists the names that can be shown.
 Report names_in(const CheckpointView& checkpoint) {
   Report report;
   ReportTable table{{{"NAME", false, "name"}}, {"names"}};

@@ -17,7 +17,7 @@ class Interrupted final : public std::exception {
   Interrupted(int number, std::string text) : number_(number), text_(std::move(text)) {}
 
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
-  /// Of the signal.
+  /// The number of the signal.
   [[nodiscard]] int number() const noexcept { return number_; }
 
  private:

@@ -20,7 +20,7 @@
 namespace cairn::cli {
 namespace {
 
-/// What numpy calls a type; empty for those that it does not have.
+/// The word of numpy for a type; empty for those that it does not have.
 std::string_view numpy_name(DType dtype) {
   switch (dtype) {
     case DType::boolean:

@@ -15,7 +15,6 @@
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/tools/array_reader.hpp"
 
-#include "formats/internal/dcp_metadata.hpp"
 #include "formats/internal/index.hpp"
 #include "tools/compare_json.hpp"
 #include "tools/compare_values.hpp"
@@ -69,7 +68,9 @@ std::string title_of(const std::string& item, const std::string& path) {
 
 /// Returns what a description tells apart. The arrays of objects are their bytes, which their leaves stand for.
 /// Ownership: refers to its values.
-Leaves leaves_of(const Description& description, bool is_foreign, bool is_state_dict, Renames::Use& renames) {
+Leaves leaves_of(const Description& description, const ItemMetadata& item, bool is_foreign,
+                 Renames::Use& renames) {
+  const bool is_state_dict = item.handler_id == kStateDictId;
   std::vector<std::string> paths;
   std::vector<Leaf> found;
   const auto add = [&](std::string path, std::string kind, const DescribedValue* value, AbstractArray array) {
@@ -77,7 +78,7 @@ Leaves leaves_of(const Description& description, bool is_foreign, bool is_state_
     found.push_back(Leaf{std::move(path), std::move(kind), value, std::move(array)});
   };
   for (const ArrayEntry& array : description.arrays) {
-    if (is_state_dict && array.dtype == DType::uint8 && formats::is_name_of_shard(array.name)) {
+    if (tools::is_object(item, array)) {
       continue;
     }
     add(std::string(array.name), "array", nullptr, AbstractArray(array.shape, array.dtype));
@@ -316,8 +317,8 @@ void Comparer::compare_item(const ItemPair& item) {
   note(a_, described_a);
   note(b_, described_b);
   if (is_described) {
-    Leaves of_a = leaves_of(described_a, a_.is_foreign(), is_state_dict_a, renames_);
-    compare_leaves(item, of_a, leaves_of(described_b, b_.is_foreign(), is_state_dict_b, renames_));
+    Leaves of_a = leaves_of(described_a, a, a_.is_foreign(), renames_);
+    compare_leaves(item, of_a, leaves_of(described_b, b, b_.is_foreign(), renames_));
   }
   if (files_a && files_b && !described_a.parts.empty() && !described_b.parts.empty()) {
     compare_parts(item, described_a.parts, described_b.parts, *files_a, *files_b);

@@ -54,7 +54,7 @@ constexpr std::string_view kConfigFile = "metadata.json";
   throw Error(Errc::invalid_argument, fmt::format("'{}': {}", path, why));
 }
 
-/// What is exported, whatever form it gets.
+/// The arrays and values of an export, whatever form they get.
 struct TorchPlan {
   TorchPlan(const CheckpointMetadata& metadata, const ExportOptions& options) : chosen(options.only) {
     description = tools::plan_arrays(plan, metadata, options, chosen, &held);

@@ -26,7 +26,7 @@ namespace cairn::tools {
 /// "1 array", "2 arrays": the count with its noun.
 [[nodiscard]] std::string count_text(std::uint64_t count, std::string_view noun);
 
-/// What C++ calls a dtype: "float32", "boolean"; "?" for none of the types.
+/// The word of C++ for a dtype: "float32", "boolean"; "?" for none of the types.
 [[nodiscard]] std::string_view dtype_text(DType dtype);
 
 /// The dtype that C++ calls so; nothing where there is none.
